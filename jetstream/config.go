@@ -1,0 +1,65 @@
+// Package jetstream is the only package that speaks to NATS: it connects, leases messages from durable pull
+// consumers, settles them, and stores dead letters.
+package jetstream
+
+import "time"
+
+// Config is how to reach NATS.
+type Config struct {
+	// URLs are the servers to connect to.
+	URLs []string `koanf:"urls" secret:"url"`
+	// Name is the connection's name, as the server shows it.
+	Name string `koanf:"name"`
+	// User and password authenticate; so does exactly one of token, creds_file and nkey_seed_file instead.
+	User string `koanf:"user"`
+	// Password belongs to user.
+	Password string `koanf:"password" secret:"file"`
+	// Token authenticates by a shared token.
+	Token string `koanf:"token" secret:"file"`
+	// CredsFile is a credentials file (JWT and seed).
+	CredsFile string `koanf:"creds_file"`
+	// NkeySeedFile is a file with an nkey seed.
+	NkeySeedFile string `koanf:"nkey_seed_file"`
+	// TLS is how to speak TLS to the servers.
+	TLS TLSConfig `koanf:"tls"`
+	// Domain is the JetStream domain.
+	Domain string `koanf:"domain"`
+	// APIPrefix replaces $JS.API as the prefix of the JetStream API, for imports from another account.
+	APIPrefix string `koanf:"api_prefix"`
+}
+
+// TLSConfig is how to speak TLS to NATS.
+type TLSConfig struct {
+	// CAFile is a PEM file with the certificate authorities to trust; empty means the system's.
+	CAFile string `koanf:"ca_file"`
+	// CertFile is the client's certificate (PEM).
+	CertFile string `koanf:"cert_file"`
+	// KeyFile is the client's key (PEM).
+	KeyFile string `koanf:"key_file"`
+	// ServerName is the name expected in the server's certificate; empty means the host of the URL.
+	ServerName string `koanf:"server_name"`
+	// HandshakeFirst speaks TLS before the server's INFO.
+	HandshakeFirst bool `koanf:"handshake_first"`
+}
+
+// DeadLetterConfig is where dead letters go.
+type DeadLetterConfig struct {
+	// Enabled stores dead letters. Without it a dead letter is terminated and logged as an error.
+	Enabled bool `koanf:"enabled"`
+	// Stream is the DLQ stream; {stream} and {consumer} are replaced.
+	Stream string `koanf:"stream"`
+	// Subject is the subject of an entry; {stream}, {consumer} and {subject} (the original one) are replaced.
+	Subject string `koanf:"subject"`
+	// Create makes the DLQ stream if it is missing and adds its subjects to one that exists.
+	Create bool `koanf:"create"`
+	// Replicas of a DLQ stream made here; 0 means as many as the source stream has.
+	Replicas int `koanf:"replicas"`
+	// MaxAge of a DLQ stream made here; 0 means no limit.
+	MaxAge time.Duration `koanf:"max_age"`
+	// MaxBytes of a DLQ stream made here; 0 means no limit.
+	MaxBytes int64 `koanf:"max_bytes" unit:"bytes"`
+	// AlertDepth is the number of entries above which an alert is raised; 0 means never.
+	AlertDepth int `koanf:"alert_depth" unsupported:"true"`
+	// AlertURL receives alerts as JSON.
+	AlertURL string `koanf:"alert_url" secret:"true" unsupported:"true"`
+}
