@@ -6,13 +6,13 @@ import "time"
 // Config is how a consumer dedupes.
 type Config struct {
 	// Store is where answered messages are remembered: memory (this process), kv (a JetStream key-value bucket, shared and lasting) or off.
-	Store string `koanf:"store" enum:"memory,kv,off"`
+	Store string `koanf:"store" enum:"memory,kv,off" later:"kv"`
 	// TTL is how long an answered message is remembered.
 	TTL time.Duration `koanf:"ttl"`
 	// MaxEntries bounds the memory store; the oldest entry makes room. An entry costs at most 64 bytes.
 	MaxEntries int `koanf:"max_entries"`
 	// Bucket is the key-value bucket of store kv.
-	Bucket string `koanf:"bucket"`
+	Bucket string `koanf:"bucket" unsupported:"true"`
 	// Header is the message header whose value identifies a message.
 	Header string `koanf:"header"`
 }

@@ -6,7 +6,7 @@ import "time"
 // Config is where the app is and how to speak to it.
 type Config struct {
 	// URL is the app's address: http, https, or unix:///run/app.sock.
-	URL string `koanf:"url"`
+	URL string `koanf:"url" secret:"url"`
 	// Protocol is http1, or h2c for HTTP/2 without TLS.
 	Protocol string `koanf:"protocol" enum:"http1,h2c"`
 	// Timeout bounds one attempt, from the first byte sent until the whole answer was read.

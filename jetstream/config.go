@@ -10,7 +10,7 @@ type Config struct {
 	URLs []string `koanf:"urls" secret:"url"`
 	// Name is the connection's name, as the server shows it.
 	Name string `koanf:"name"`
-	// User and password authenticate; so does exactly one of token, creds_file and nkey_seed_file instead.
+	// User authenticates, with password. Instead of them exactly one of token, creds_file and nkey_seed_file may be given.
 	User string `koanf:"user"`
 	// Password belongs to user.
 	Password string `koanf:"password" secret:"file"`

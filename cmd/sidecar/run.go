@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/jetsidecar/jetsidecar/internal/app"
+	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/telemetry"
+)
+
+// gcPercent lets the small heap of a sidecar grow to four times what lives in it before it is collected.
+const gcPercent = 300
+
+// runCommand runs the sidecar until SIGTERM or SIGINT and returns the exit code. A second signal ends the process at once.
+func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {
+	log, flush, err := telemetry.NewLogger(stderr, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		fmt.Fprintf(stderr, "sidecar: %v\n", err)
+		return exitUsage
+	}
+	defer flush()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration", slog.String("warning", w))
+	}
+	v, commit := buildVersion()
+	a, err := app.New(app.Options{Config: &cfg.Config, Version: v, Commit: commit, Log: log})
+	if err != nil {
+		flush()
+		fmt.Fprintf(stderr, "sidecar: %v\n", err)
+		return exitFailed
+	}
+	log.Info("started", slog.String("version", v), slog.Int("consumers", len(cfg.Consumers)), slog.String("admin", a.AdminAddr().String()))
+
+	ctx, stop := signalled(ctx, log, flush)
+	defer stop()
+	if err := a.Run(ctx); err != nil {
+		if errors.Is(err, app.ErrUnconfirmed) {
+			log.Error("stopped, but not cleanly", slog.String("error", err.Error()))
+		} else {
+			log.Error("ended", slog.String("error", err.Error()))
+		}
+		return exitFailed
+	}
+	log.Info("stopped")
+	return exitOK
+}
+
+// signalled is a context that ends with the first SIGTERM or SIGINT; a second one ends the process at once, with 1.
+func signalled(parent context.Context, log *slog.Logger, flush func()) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case s := <-signals:
+			log.Info("stopping", slog.String("signal", s.String()))
+			cancel()
+		case <-done:
+			return
+		}
+		select {
+		case s := <-signals:
+			log.Error("stopped at once by a second signal", slog.String("signal", s.String()))
+			flush()
+			os.Exit(exitFailed)
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}

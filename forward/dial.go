@@ -1,0 +1,82 @@
+package forward
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A connection and its TLS handshake have this long each, whatever app.timeout is.
+const (
+	connectTimeout   = 5 * time.Second
+	handshakeTimeout = 5 * time.Second
+)
+
+// dialer makes connections to the app, always the same one.
+type dialer struct {
+	network, address string // of a unix socket; else empty, and net/http's address is used
+	tls              *tls.Config
+	dial             func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+func (d *dialer) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if d.network != "" {
+		network, address = d.network, d.address
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	nc, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: nc}, nil
+}
+
+func (d *dialer) dialTLSContext(ctx context.Context, network, address string) (net.Conn, error) {
+	raw, err := d.dialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	secured := tls.Client(raw, d.tls)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return &conn{Conn: secured}, nil
+}
+
+// conn counts what was written, so that a request of which nothing was sent can be told for certain.
+type conn struct {
+	net.Conn
+	written atomic.Int64
+}
+
+// Write counts first and takes back what was not written: the answer may be here before Write returns.
+func (c *conn) Write(p []byte) (int, error) {
+	c.written.Add(int64(len(p)))
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n - len(p)))
+	return n, err
+}
+
+// ReadFrom is what net/http sends larger bodies with. It spares io.Copy's buffer.
+func (c *conn) ReadFrom(r io.Reader) (int64, error) {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	return io.CopyBuffer(writerOnly{c}, r, *buf)
+}
+
+type writerOnly struct{ c *conn }
+
+func (w writerOnly) Write(p []byte) (int, error) { return w.c.Write(p) }
+
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 32<<10)
+	return &b
+}}

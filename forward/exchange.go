@@ -1,0 +1,207 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// exchange is one Forward: the tries to get a connection, and the one request sent over it. As the request's context it is
+// handed down through go-retryablehttp to the transport.
+type exchange struct {
+	context.Context // the caller's
+
+	client *Client
+	body   []byte
+
+	// Of the current try. The hooks and the transport run in the goroutine of Forward.
+	wanted  bool         // net/http took the request as valid and asked for a connection
+	had     bool         // it got one
+	conn    *conn        // which one; nil over HTTP/2, where it is shared
+	before  int64        // what was written to it before
+	since   time.Time    // when it was had
+	begun   atomic.Int64 // HTTP/2: when sending began, in nanoseconds since the client was born; 0 = not yet
+	clock   *time.Timer
+	stopTry context.CancelCauseFunc
+	expired atomic.Bool
+
+	// The end.
+	again  bool // no connection, or nothing sent: try again
+	result Result
+}
+
+type exchangeKey struct{}
+
+// Value makes the exchange found in the contexts derived from it.
+func (x *exchange) Value(key any) any {
+	if key == (exchangeKey{}) {
+		return x
+	}
+	return x.Context.Value(key)
+}
+
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// tripper makes one try. It stands between go-retryablehttp and the transport, whose CloseIdleConnections it hides: one
+// request's failure is not to cost the others their connections.
+type tripper struct{}
+
+func (tripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	return exchangeOf(req.Context()).try(req)
+}
+
+// try makes one try: it waits until the app may be there, gets a connection, sends the request and reads the whole answer.
+func (x *exchange) try(req *http.Request) (*http.Response, error) {
+	x.again, x.result.Sent, x.result.Duration = false, false, 0
+	if err := x.client.app.wait(x.Context); err != nil {
+		x.handBack()
+		return nil, err
+	}
+
+	ctx, stop := context.WithCancelCause(x)
+	defer stop(nil)
+	x.stopTry = stop
+	x.wanted, x.had, x.conn = false, false, nil
+	trace := &httptrace.ClientTrace{GetConn: x.getConn, GotConn: x.gotConn}
+	if x.client.h2 {
+		trace.WroteHeaderField = x.began
+	}
+	ctx = httptrace.WithClientTrace(ctx, trace)
+
+	req = req.WithContext(ctx)
+	x.rewind(req)
+	resp, err := x.client.transport.RoundTrip(req)
+	if err == nil {
+		err = x.read(resp)
+	}
+	x.stopClock()
+	x.measure()
+	if err != nil {
+		x.fail(err)
+		return nil, err
+	}
+	resp.Body = http.NoBody
+	// http.Client looks at it even if no redirect is followed, and fails if it makes no sense.
+	resp.Header.Del("Location")
+	return resp, nil
+}
+
+// rewind gives the try a body of its own, as the transport of an earlier try may still be reading that one's.
+func (x *exchange) rewind(req *http.Request) {
+	if len(x.body) == 0 && !replayable(req.Method) {
+		req.Body = http.NoBody
+		return
+	}
+	req.ContentLength = int64(len(x.body))
+	req.Body = io.NopCloser(bytes.NewReader(x.body))
+	if replayable(req.Method) {
+		return // without GetBody, and with a body, net/http never re-sends
+	}
+	// Lets net/http re-send on a new connection when an idle one turns out closed before anything was written to it.
+	req.GetBody = func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(x.body)), nil
+	}
+}
+
+// replayable reports whether net/http would re-send a request by its method alone (Request.isReplayable).
+func replayable(method string) bool {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "TRACE":
+		return true
+	}
+	return false
+}
+
+// getConn is called when net/http wants a connection, again if it re-sends a request of which nothing was sent. Waiting for
+// one does not count against the app's time.
+func (x *exchange) getConn(string) {
+	x.stopClock()
+	x.wanted, x.had, x.conn = true, false, nil
+	x.begun.Store(0)
+}
+
+// gotConn is called when it has one: the app's time starts. Over HTTP/2 there may still be a wait for the app to take one more
+// request on the connection, so there it starts with began.
+func (x *exchange) gotConn(info httptrace.GotConnInfo) {
+	x.had = true
+	x.since = time.Now()
+	if !info.Reused {
+		x.client.app.connected()
+	}
+	limit := x.client.timeout
+	if x.client.h2 {
+		limit = math.MaxInt64
+	} else if c, ok := info.Conn.(*conn); ok {
+		x.conn, x.before = c, c.written.Load()
+	}
+	stop := x.stopTry
+	x.clock = time.AfterFunc(limit, func() {
+		x.expired.Store(true)
+		stop(context.DeadlineExceeded)
+	})
+}
+
+// began is called, from a goroutine of net/http, for each header field of a request over HTTP/2 as it is about to be sent.
+func (x *exchange) began(string, []string) {
+	if x.begun.CompareAndSwap(0, int64(time.Since(x.client.born))) {
+		x.clock.Reset(x.client.timeout)
+	}
+}
+
+func (x *exchange) stopClock() {
+	if x.clock != nil {
+		x.clock.Stop()
+	}
+}
+
+// measure notes how long the app took and whether it may have seen the request.
+func (x *exchange) measure() {
+	if !x.had {
+		return
+	}
+	begun := x.begun.Load()
+	switch {
+	case x.client.h2 && begun == 0:
+		return
+	case x.client.h2:
+		x.since, x.result.Sent = x.client.born.Add(time.Duration(begun)), true
+	default:
+		x.result.Sent = x.conn == nil || x.conn.written.Load() > x.before
+	}
+	x.result.Duration = time.Since(x.since)
+}
+
+// fail says what a try without an answer came to.
+func (x *exchange) fail(err error) {
+	switch {
+	case x.Context.Err() != nil:
+		x.handBack()
+	case x.expired.Load():
+		x.result.Outcome = policy.Outcome{Kind: policy.NoAnswer, Error: x.client.late}
+	case !x.wanted:
+		x.result.Outcome = policy.Outcome{Kind: policy.Undeliverable, Error: oneLine(err)}
+	case !x.had:
+		x.client.app.unreachable(err)
+		x.retry()
+	case !x.result.Sent:
+		x.retry()
+	default:
+		x.result.Outcome = policy.Outcome{Kind: policy.NoAnswer, Error: oneLine(err)}
+	}
+}
+
+func (x *exchange) handBack() {
+	x.result.Outcome = policy.Outcome{Kind: policy.HandedBack}
+}
+
+func (x *exchange) retry() { x.again, x.result.Duration = true, 0 }

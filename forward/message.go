@@ -1,0 +1,30 @@
+package forward
+
+import (
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// Message is what is sent to the app. Its header and body must not be changed once it was forwarded, not even afterwards:
+// a request that was answered early may still be being sent.
+type Message struct {
+	Stream, Consumer, Subject string
+
+	Sequence   uint64 // stream sequence
+	Delivered  uint64 // this delivery's number, 1 on the first
+	MaxDeliver uint64 // the limit, 0 = none
+	Pending    uint64 // messages behind this one
+	Stored     time.Time
+
+	Header map[string][]string // names as published, case-sensitive
+	Body   []byte
+}
+
+// Result is what one attempt came to.
+type Result struct {
+	policy.Outcome
+	Duration       time.Duration // from the connection being had to the end; 0 if none was had
+	HeadersDropped int           // header lines left out because HTTP cannot carry them
+	Sent           bool          // the app may have seen the request
+}

@@ -1,0 +1,75 @@
+package forward
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Target is where one consumer's messages go: a method and a URL, worked out once.
+type Target struct {
+	method string
+	url    *url.URL
+}
+
+// Target makes the target of a method and a path, which is joined to the path of the app's URL and may have a query.
+func (c *Client) Target(method, path string) (*Target, error) {
+	if !validName(method) || method == http.MethodConnect {
+		return nil, fmt.Errorf("method: %q is not a method that can carry a message", method)
+	}
+	u, err := join(c.base, path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Target{method: method, url: u}
+	// Written once to nowhere: net/http rejects here what it would reject in every request.
+	probe := c.request(t, http.Header{})
+	if err := probe.Write(io.Discard); err != nil {
+		return nil, fmt.Errorf("path: %q: %w", path, err)
+	}
+	return t, nil
+}
+
+// join is the base with a path, and its query, appended.
+func join(base *url.URL, path string) (*url.URL, error) {
+	ref, err := url.Parse(path)
+	if err != nil {
+		return nil, fmt.Errorf("path: %w", err)
+	}
+	if ref.Scheme != "" || ref.Host != "" || ref.User != nil || ref.Fragment != "" {
+		return nil, fmt.Errorf("path: %q is not a path", path)
+	}
+	u := *base
+	if p := ref.EscapedPath(); p != "" {
+		p = strings.TrimSuffix(base.EscapedPath(), "/") + "/" + strings.TrimPrefix(p, "/")
+		if u.Path, err = url.PathUnescape(p); err != nil {
+			return nil, fmt.Errorf("path: %w", err)
+		}
+		u.RawPath = p // used where it differs from the path's own escaping
+	} else if u.Path == "" {
+		u.Path = "/"
+	}
+	switch {
+	case ref.RawQuery == "":
+	case u.RawQuery == "":
+		u.RawQuery = ref.RawQuery
+	default:
+		u.RawQuery += "&" + ref.RawQuery
+	}
+	return &u, nil
+}
+
+// request is a request to the target, without a body.
+func (c *Client) request(t *Target, header http.Header) *http.Request {
+	return &http.Request{
+		Method:     t.method,
+		URL:        t.url,
+		Host:       c.host,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     header,
+	}
+}

@@ -1,0 +1,142 @@
+// Package admin answers how the sidecar is: health and readiness for the orchestrator, metrics, and profiles if asked for.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/config"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 2 * time.Minute // its end also ends what is still being answered
+	writeTimeout  = 2 * time.Minute // a profile takes 30 s by default
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 16 << 10 // bytes
+	stopTimeout   = 2 * time.Second
+)
+
+// Options are what a Server is made of.
+type Options struct {
+	Config  config.Admin
+	Ready   func() Readiness // asked at each /readyz, from any goroutine
+	Metrics http.Handler     // GET /metrics
+	Log     *slog.Logger
+}
+
+// Server is the admin listener's.
+type Server struct {
+	config  config.Admin
+	ready   func() Readiness
+	metrics http.Handler
+	log     *slog.Logger
+
+	loopback atomic.Bool // the listener being served is reached from this machine only
+}
+
+// New builds a Server. It starts nothing: see Serve.
+func New(o Options) *Server {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{config: o.Config, ready: o.Ready, metrics: o.Metrics, log: o.Log}
+}
+
+// Serve answers requests on ln until ctx ends; those then under way get 2 s to end. It closes ln. It returns nil
+// after ctx ended, and otherwise why it could not go on.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	s.loopback.Store(isLoopback(ln.Addr()))
+	server := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of clients: scans, broken connections
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(ln) }()
+	select {
+	case err := <-failed:
+		server.Close()
+		return fmt.Errorf("serve the admin listener: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		server.Close()
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the admin listener: %w", err)
+	}
+	return nil
+}
+
+// isLoopback reports whether what listens on a can be reached from this machine only.
+func isLoopback(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	at, err := netip.ParseAddrPort(a.String())
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// Handler answers without a listener, and as if on one that is not loopback, unless Serve runs.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/livez", livez)
+	mux.HandleFunc("/readyz", s.readyz)
+	mux.HandleFunc("/{$}", s.index)
+	if s.metrics != nil {
+		mux.Handle("/metrics", s.metrics)
+	}
+	if s.config.PProf {
+		mux.Handle("/debug/pprof/", s.private(profiles()))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no such path; / lists what there is", http.StatusNotFound)
+	})
+	return plain(mux)
+}
+
+// plain sets the headers of every answer and refuses what changes things: nothing here does.
+func plain(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	io.WriteString(w, "jetsidecar\n\n"+
+		"/livez    200 while the process works\n"+
+		"/readyz   200 when everything it needs is there, with the checks as JSON\n")
+	if s.metrics != nil {
+		io.WriteString(w, "/metrics  for Prometheus\n")
+	}
+	if s.config.PProf {
+		io.WriteString(w, "/debug/pprof/  Go profiles\n")
+	}
+}

@@ -1,0 +1,191 @@
+// Package app builds the sidecar out of its parts, in order, runs it, and takes it down in reverse.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jetsidecar/jetsidecar/forward"
+	"github.com/jetsidecar/jetsidecar/internal/admin"
+	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/pipeline"
+	"github.com/jetsidecar/jetsidecar/internal/telemetry"
+	"github.com/jetsidecar/jetsidecar/jetstream"
+)
+
+// ErrUnconfirmed means that the stop was not clean: verdicts could not be confirmed in time. Their messages will be
+// delivered again.
+var ErrUnconfirmed = errors.New("verdicts were not confirmed before the stop")
+
+// Options are what a sidecar is built from.
+type Options struct {
+	Config          *config.Config
+	Version, Commit string
+	Log             *slog.Logger
+	// Observe, if set, wraps the observer of each consumer: to see what happens to each message.
+	Observe func(stream, durable string, o pipeline.Observer) pipeline.Observer
+	// OnApp, if set, is told when the app is found up or down.
+	OnApp func(up bool, err error)
+}
+
+// App is a built sidecar.
+type App struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	conn      *jetstream.Conn
+	client    *forward.Client
+	pipelines []*pipeline.Pipeline
+	admin     *admin.Server
+	listener  net.Listener
+	stopping  atomic.Bool
+}
+
+// New builds a sidecar and opens its admin listener. Errors are about the configuration or the listener; NATS and the
+// app may be away.
+func New(o Options) (*App, error) {
+	a := &App{cfg: o.Config, log: o.Log}
+	total := 0
+	for _, c := range o.Config.Consumers {
+		total += c.Concurrency
+	}
+	var err error
+	a.client, err = forward.New(o.Config.App, forward.Options{
+		Connections: total, UserAgent: "jetsidecar/" + o.Version, Logger: o.Log,
+		OnAppChange: func(up bool, err error) { a.appChanged(o, up, err) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("app: %w", err)
+	}
+	if a.listener, err = net.Listen("tcp", o.Config.Admin.Listen); err != nil {
+		return nil, fmt.Errorf("admin.listen: %w", err)
+	}
+	if a.conn, err = jetstream.Dial(o.Config.NATS, o.Log); err != nil {
+		return nil, errors.Join(err, a.listener.Close())
+	}
+	tel := telemetry.New(telemetry.Options{
+		Log: o.Log, Statuses: a.Statuses, AppUp: a.client.Up, NATSConnected: a.conn.Connected, Version: o.Version, Commit: o.Commit,
+	})
+	for _, c := range o.Config.Consumers {
+		p, err := a.pipeline(o, tel, c)
+		if err != nil {
+			a.Close()
+			return nil, err
+		}
+		a.pipelines = append(a.pipelines, p)
+	}
+	a.admin = admin.New(admin.Options{Config: o.Config.Admin, Ready: a.Ready, Metrics: tel.Handler(), Log: o.Log})
+	return a, nil
+}
+
+// pipeline builds one consumer's.
+func (a *App) pipeline(o Options, tel *telemetry.Telemetry, c config.Consumer) (*pipeline.Pipeline, error) {
+	target, err := a.client.Target(c.Method, c.Path)
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of stream %s: %w", c.Durable, c.Stream, err)
+	}
+	cfg, err := pipelineConfig(c, o.Config.ShutdownTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of stream %s: %w", c.Durable, c.Stream, err)
+	}
+	log := o.Log.With(slog.String("stream", c.Stream), slog.String("consumer", c.Durable))
+	var observer pipeline.Observer = tel.Consumer(c.Stream, c.Durable)
+	if o.Observe != nil {
+		observer = o.Observe(c.Stream, c.Durable, observer)
+	}
+	return pipeline.New(cfg, pipeline.Parts{
+		Source:      jetstream.NewSource(a.conn, SourceConfig(c), log),
+		DeadLetters: jetstream.NewDeadLetters(a.conn, c.DLQ, c.Stream, c.Durable, log),
+		App:         a.client,
+		Target:      target,
+		Observer:    observer,
+		Log:         log,
+	}), nil
+}
+
+// AdminAddr is where the admin listener listens.
+func (a *App) AdminAddr() net.Addr { return a.listener.Addr() }
+
+// Statuses is a snapshot of every consumer.
+func (a *App) Statuses() []pipeline.Status {
+	all := make([]pipeline.Status, 0, len(a.pipelines))
+	for _, p := range a.pipelines {
+		all = append(all, p.Status())
+	}
+	return all
+}
+
+// Ready is whether the sidecar does its work, and if not why.
+func (a *App) Ready() admin.Readiness {
+	detail := ""
+	if err := a.client.LastError(); err != nil {
+		detail = err.Error()
+	}
+	r := admin.Checks(a.conn.Connected(), a.client.Up(), detail, a.Statuses())
+	r.Ready = r.Ready && !a.stopping.Load()
+	return r
+}
+
+// appChanged lets pulling go on while the app is there.
+func (a *App) appChanged(o Options, up bool, err error) {
+	if up {
+		a.log.Info("the app is reachable")
+	} else {
+		a.log.Warn("the app is not reachable, pulling waits", slog.String("error", err.Error()))
+	}
+	for _, p := range a.pipelines {
+		p.Source.Pause(!up)
+	}
+	if o.OnApp != nil {
+		o.OnApp(up, err)
+	}
+}
+
+// Run serves until ctx ends, then stops within the shutdown timeout. It returns ErrUnconfirmed if the stop was not clean.
+func (a *App) Run(ctx context.Context) error {
+	running, stopRunning := context.WithCancelCause(ctx)
+	defer stopRunning(nil)
+	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
+	var helpers, pipelines sync.WaitGroup
+	defer a.Close()
+	defer helpers.Wait()
+	defer endBackground()
+
+	helpers.Go(func() { a.client.Run(background) })
+	helpers.Go(func() {
+		if err := a.admin.Serve(background, a.listener); err != nil {
+			stopRunning(fmt.Errorf("admin listener: %w", err))
+		}
+	})
+	context.AfterFunc(running, func() { a.stopping.Store(true) })
+
+	var unconfirmed atomic.Int64
+	for _, p := range a.pipelines {
+		pipelines.Go(func() {
+			n, err := p.Run(running)
+			unconfirmed.Add(int64(n))
+			if err != nil {
+				stopRunning(err)
+			}
+		})
+	}
+	pipelines.Wait()
+	if cause := context.Cause(running); ctx.Err() == nil && cause != nil {
+		return cause
+	}
+	if n := unconfirmed.Load(); n > 0 {
+		return fmt.Errorf("%d %w", n, ErrUnconfirmed)
+	}
+	return nil
+}
+
+// Close ends the connections. Run does it too.
+func (a *App) Close() {
+	a.client.Close()
+	a.conn.Close()
+	_ = a.listener.Close() // closed already after Serve
+}

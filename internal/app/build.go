@@ -1,0 +1,53 @@
+package app
+
+import (
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/pipeline"
+	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// pipelineConfig is the part of a consumer's configuration that decides over its messages.
+func pipelineConfig(c config.Consumer, shutdown time.Duration) (pipeline.Config, error) {
+	status, err := policy.NewStatusTable(c.Status)
+	if err != nil {
+		return pipeline.Config{}, err
+	}
+	return pipeline.Config{
+		Stream: c.Stream, Durable: c.Durable, Concurrency: c.Concurrency, Prefetch: c.Prefetch, Rate: c.Rate,
+		Policy:          policy.Policy{MaxDeliver: c.MaxDeliver, MaxAge: c.MaxAge, Retry: c.Retry, Status: status},
+		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, Dedupe: c.Dedupe,
+	}, nil
+}
+
+// SourceConfig is the part of a consumer's configuration that is about its durable.
+func SourceConfig(c config.Consumer) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Stream: c.Stream, Durable: c.Durable, FilterSubjects: c.FilterSubjects, Manage: jetstream.Manage(c.Manage),
+		Start: start(c.Deliver()), AckWait: c.AckWait, MaxAckPending: c.MaxAckPending, Replicas: c.Replicas,
+		Concurrency: c.Concurrency, Prefetch: c.Prefetch, MaxBytes: c.MaxBytes, AckAsync: c.Ack == "async",
+	}
+}
+
+func start(d config.DeliverPolicy) jetstream.Start {
+	s := jetstream.Start{Seq: d.Seq, Time: d.Time}
+	switch d.Kind {
+	case config.DeliverNew:
+		s.Policy = natsjs.DeliverNewPolicy
+	case config.DeliverLast:
+		s.Policy = natsjs.DeliverLastPolicy
+	case config.DeliverLastPerSubject:
+		s.Policy = natsjs.DeliverLastPerSubjectPolicy
+	case config.DeliverFromTime:
+		s.Policy = natsjs.DeliverByStartTimePolicy
+	case config.DeliverFromSequence:
+		s.Policy = natsjs.DeliverByStartSequencePolicy
+	default:
+		s.Policy = natsjs.DeliverAllPolicy
+	}
+	return s
+}

@@ -1,0 +1,127 @@
+// Package config answers what the sidecar was told to do: defaults, then a file, then the environment, checked
+// strictly and all at once. Each part of the configuration is the Config of the package that uses it.
+package config
+
+import (
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/dedupe"
+	"github.com/jetsidecar/jetsidecar/forward"
+	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// Config is the whole configuration.
+//
+// Tags: koanf is the key. enum lists the values. unit:"bytes" is a size. secret says what is never shown: "file"
+// the value, which may also come from a file by the key with _file; "true" the value; "value" the values of a map;
+// "url" user and password inside URLs. unsupported:"true" is a key that is known and refused unless it holds its
+// default, unsupported:"always" one that is refused however it is set. later lists values that are known and
+// refused, "{map}" for any map.
+type Config struct {
+	// NATS is how to reach NATS.
+	NATS jetstream.Config `koanf:"nats"`
+	// App is where the app is and how to speak to it.
+	App forward.Config `koanf:"app"`
+	// Consumers are the durable consumers to serve, at least one.
+	Consumers []Consumer `koanf:"consumers"`
+	// Defaults holds any key of a consumer and applies to all of them, below the consumer's own keys. After
+	// loading it is already part of each consumer.
+	Defaults Consumer `koanf:"defaults"`
+	// Admin is the listener for health, metrics and the dead letter pages.
+	Admin Admin `koanf:"admin"`
+	// Log is what is logged and how.
+	Log Log `koanf:"log"`
+	// ShutdownTimeout bounds a stop: how long requests in flight may finish and verdicts be confirmed.
+	ShutdownTimeout time.Duration `koanf:"shutdown_timeout"`
+}
+
+// Consumer is one durable consumer and what is done with its messages.
+type Consumer struct {
+	// Stream is the source stream. Required.
+	Stream string `koanf:"stream"`
+	// Durable is the consumer's name on the server. Required.
+	Durable string `koanf:"durable"`
+	// FilterSubjects are the subjects to receive; empty means all of the stream.
+	FilterSubjects []string `koanf:"filter_subjects"`
+	// Manage says what the sidecar may do to the durable: create makes it if it is missing, update also applies
+	// changes the server allows, none makes no create or update call.
+	Manage string `koanf:"manage" enum:"create,update,none"`
+	// DeliverPolicy is where a durable made here begins: all, new, last, last_per_subject, an RFC 3339 time or a
+	// stream sequence.
+	DeliverPolicy string `koanf:"deliver_policy" scalar:"any"`
+	// AckWait is how long the server waits for a verdict before it delivers again, at least 1s. Leases are kept
+	// alive, so a message may take longer.
+	AckWait time.Duration `koanf:"ack_wait"`
+	// MaxAckPending is the most messages the server has out at once, those waiting for a retry included.
+	MaxAckPending int `koanf:"max_ack_pending"`
+	// Replicas of a durable made here; 0 means as many as the stream has.
+	Replicas int `koanf:"replicas"`
+	// Path is joined to app.url.
+	Path string `koanf:"path"`
+	// Method is the HTTP method: POST, PUT or PATCH.
+	Method string `koanf:"method" enum:"POST,PUT,PATCH"`
+	// Format is how a message becomes a request.
+	Format string `koanf:"format" enum:"raw,cloudevents,cloudevents-json" unsupported:"true"`
+	// Concurrency is the most requests in flight, 1 to 10000.
+	Concurrency int `koanf:"concurrency" later:"{map}"`
+	// Prefetch is the most messages leased beyond those in flight; 0 means none.
+	Prefetch int `koanf:"prefetch"`
+	// MaxBytes is the most bytes leased; one message is always allowed.
+	MaxBytes int64 `koanf:"max_bytes" unit:"bytes"`
+	// Order is what must not overtake: none, subject, header:<Name> or stream.
+	Order string `koanf:"order" unsupported:"true"`
+	// MaxDeliver is the most attempts, the first one counted; 0 means no limit.
+	MaxDeliver int `koanf:"max_deliver"`
+	// MaxAge dead-letters a message that is older than this when it would be retried; 0s means never.
+	MaxAge time.Duration `koanf:"max_age"`
+	// Ack is how verdicts are sent: confirmed (sent again until the server confirms) or async (sent once).
+	Ack string `koanf:"ack" enum:"confirmed,async"`
+	// Retry is the retry schedule.
+	Retry policy.RetryConfig `koanf:"retry"`
+	// Status says which HTTP statuses mean which verdict.
+	Status policy.StatusConfig `koanf:"status"`
+	// Breaker stops pulling while the app is failing.
+	Breaker Breaker `koanf:"breaker"`
+	// Rate is the most requests a second; 0 means no limit.
+	Rate float64 `koanf:"rate"`
+	// DLQ is where dead letters go.
+	DLQ jetstream.DeadLetterConfig `koanf:"dlq"`
+	// Dedupe is how a message already answered is recognized.
+	Dedupe dedupe.Config `koanf:"dedupe"`
+	// Batch would send several messages in one request.
+	Batch Unsupported `koanf:"batch" unsupported:"always"`
+}
+
+// Breaker stops pulling while the app is failing.
+type Breaker struct {
+	// Failures is how many different messages in a row open the breaker; 0 turns it off.
+	Failures int `koanf:"failures" unsupported:"true"`
+	// ProbeInterval is the time from the opening to the first probe.
+	ProbeInterval time.Duration `koanf:"probe_interval" unsupported:"always"`
+	// ProbeMax is the longest time between probes.
+	ProbeMax time.Duration `koanf:"probe_max" unsupported:"always"`
+	// Hold is how long an open breaker keeps messages from being dead-lettered.
+	Hold time.Duration `koanf:"hold" unsupported:"always"`
+}
+
+// Unsupported is the type of a key that is known and not supported yet.
+type Unsupported struct{}
+
+// Admin is the listener for health, metrics and the dead letter pages.
+type Admin struct {
+	// Listen is the address, host:port; port 0 takes any free port.
+	Listen string `koanf:"listen"`
+	// Token is asked for by everything that shows messages. Without one those are off unless the listener is loopback.
+	Token string `koanf:"token" secret:"file"`
+	// PProf serves Go profiles under /debug/pprof/, with the token or on a loopback listener only.
+	PProf bool `koanf:"pprof"`
+}
+
+// Log is what is logged and how.
+type Log struct {
+	// Level is the least level logged.
+	Level string `koanf:"level" enum:"debug,info,warn,error"`
+	// Format is text or json; auto means text on a terminal and JSON otherwise.
+	Format string `koanf:"format" enum:"auto,text,json"`
+}

@@ -1,0 +1,205 @@
+package config
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var oneConsumer = []string{"SIDECAR_CONSUMERS_0_STREAM=A", "SIDECAR_CONSUMERS_0_DURABLE=b"}
+
+// values are a value that is not the default for keys that take no arbitrary text.
+var values = map[string]string{
+	"nats.urls": "nats://a, nats://b", "app.url": "unix:///run/app.sock", "app.protocol": "h2c", "app.headers": "a=b,c=d=e",
+	"admin.listen": ":0", "log.level": "debug", "log.format": "json", "consumers[0].manage": "none",
+	"consumers[0].deliver_policy": "17", "consumers[0].path": "/x", "consumers[0].method": "PUT", "consumers[0].ack": "async",
+	"consumers[0].status.ack": "200,3xx", "consumers[0].dlq.subject": "dead.{subject}", "consumers[0].dedupe.store": "off",
+	"app.ready.path": "/ready", "consumers[0].ack_wait": "45s",
+}
+
+// value is an admissible value of the key, as the environment gives it, that is not its default.
+func value(f field, path string) string {
+	if v, ok := values[path]; ok {
+		return v
+	}
+	switch f.kind {
+	case number:
+		return "3"
+	case real:
+		return "1"
+	case boolean:
+		return map[bool]string{true: "false", false: "true"}[f.key == "enabled" || f.key == "create"]
+	case duration:
+		return "90s"
+	case size:
+		return "3KiB"
+	}
+	return "text"
+}
+
+// TestEveryVariable holds that every key can be set by its variable alone, and by nothing else.
+func TestEveryVariable(t *testing.T) {
+	cfg := exampleConfig()
+	keys := 0
+	eachLeaf(schema().sub, "", reflect.ValueOf(cfg), func(f field, path string, _ reflect.Value) {
+		if f.hidden() {
+			return
+		}
+		keys++
+		name := prefix + strings.ToUpper(strings.NewReplacer("[", "_", "]", "", ".", "_").Replace(path))
+		b := &builder{loaded: &Loaded{Config: Default(), origins: make(map[string]Origin)}, wrong: make(map[string]bool)}
+		b.layers(&node{}, Options{Environ: []string{name + "=" + value(f, path)}})
+		b.build()
+		if len(b.faults) > 0 || len(b.loaded.Warnings) > 0 || b.loaded.Origin(path).Name != name {
+			t.Errorf("%s: origins %v, faults %v, warnings %v", name, b.loaded.origins, b.faults, b.loaded.Warnings)
+		}
+	})
+	if keys < 60 || len(variables()) < keys {
+		t.Errorf("saw %d keys and %d variables", keys, len(variables()))
+	}
+}
+
+func TestEnvironmentAlone(t *testing.T) {
+	l := mustLoad(t, Options{Environ: append([]string{
+		"SIDECAR_CONFIG=ignored", "SIDECAR_NATS_URLS=nats://a, nats://b", "SIDECAR_APP_HEADERS=A=b=c, D=e",
+		"SIDECAR_CONSUMERS_0_MAX_DELIVER=3", "SIDECAR_CONSUMERS_0_MAX_BYTES=1KiB", "SIDECAR_CONSUMERS_0_STATUS_DROP=404,2xx",
+		"SIDECAR_CONSUMERS_0_DLQ_MAX_AGE=0", "SIDECAR_CONSUMERS_0_FILTER_SUBJECTS=", "SIDECAR_NATS_NAME=", "SIDECAR_ADMIN_PPROF=true",
+	}, oneConsumer...)})
+	c := l.Consumers[0]
+	if !reflect.DeepEqual(l.NATS.URLs, []string{"nats://a", "nats://b"}) || l.App.Headers["A"] != "b=c" || l.App.Headers["D"] != "e" ||
+		c.MaxDeliver != 3 || c.MaxBytes != 1024 || len(c.Status.Drop) != 2 || len(c.FilterSubjects) != 0 || l.NATS.Name != "" || !l.Admin.PProf {
+		t.Errorf("got %+v", l.Config)
+	}
+}
+
+func TestEnvironmentFaults(t *testing.T) {
+	for _, tt := range []struct{ name, env, want string }{
+		{"empty number", "SIDECAR_CONSUMERS_0_RETRY_JITTER=", `SIDECAR_CONSUMERS_0_RETRY_JITTER: consumers[0].retry.jitter = "": is empty`},
+		{"empty duration", "SIDECAR_APP_TIMEOUT=", `SIDECAR_APP_TIMEOUT: app.timeout = "": is empty`},
+		{"bool", "SIDECAR_ADMIN_PPROF=1", `SIDECAR_ADMIN_PPROF: admin.pprof = "1": must be true or false`},
+		{"bare duration", "SIDECAR_APP_TIMEOUT=30", `SIDECAR_APP_TIMEOUT: app.timeout = "30": has no unit: write it as a duration, for example 30s`},
+		{"gap", "SIDECAR_CONSUMERS_2_STREAM=A", `SIDECAR_CONSUMERS_2_STREAM: consumers[2]: leaves a gap: there is no consumers[1]; the next index is 1`},
+		{"huge", "SIDECAR_CONSUMERS_4294967296_STREAM=A", `SIDECAR_CONSUMERS_4294967296_STREAM: consumers[4294967296]: leaves a gap: there is no consumers[1]; the next index is 1`},
+		{"beyond any integer", "SIDECAR_CONSUMERS_99999999999999999999_STREAM=A", `SIDECAR_CONSUMERS_99999999999999999999_STREAM: consumers[99999999999999999999]: leaves a gap: there is no consumers[1]; the next index is 1`},
+		{"map without =", "SIDECAR_APP_HEADERS=hunter2", `SIDECAR_APP_HEADERS: app.headers: entry 1 has no =: write a=b,c=d (a value with a comma can only be given in a file)`},
+		{"map twice", "SIDECAR_APP_HEADERS=A=b,A=c", `SIDECAR_APP_HEADERS: app.headers.A: is given twice`},
+		{"list element", "SIDECAR_NATS_URLS=nats://a,,nats://b", `SIDECAR_NATS_URLS: nats.urls[1] = "": has no scheme: write nats://host:4222`},
+		{"unsupported", "SIDECAR_CONSUMERS_0_BREAKER_HOLD=1h", `SIDECAR_CONSUMERS_0_BREAKER_HOLD: consumers[0].breaker.hold = "1h": not supported yet`},
+		{"unsupported twin", "SIDECAR_APP_SIGNING_SECRET_FILE=/x", `SIDECAR_APP_SIGNING_SECRET_FILE: app.signing_secret_file: not supported yet`},
+		{"batch", "SIDECAR_CONSUMERS_0_BATCH=1", `SIDECAR_CONSUMERS_0_BATCH: consumers[0].batch: not supported yet`},
+		{"defaults", "SIDECAR_DEFAULTS_RETRY_INITIAL=0s", `SIDECAR_DEFAULTS_RETRY_INITIAL: defaults.retry.initial = 0s: must be above 0: a retry without delay is a tight loop`},
+		{"secret file missing", "SIDECAR_NATS_TOKEN_FILE=/nowhere/t", `SIDECAR_NATS_TOKEN_FILE: nats.token_file = "/nowhere/t": open the file: no such file or directory`},
+		{"empty secret file", "SIDECAR_NATS_TOKEN_FILE=/dev/null", `SIDECAR_NATS_TOKEN_FILE: nats.token_file = "/dev/null": the file is empty`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Load(Options{Environ: append([]string{tt.env}, oneConsumer...)})
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestUnknownVariablesWarn(t *testing.T) {
+	for _, tt := range []struct{ name, near string }{
+		{"SIDECAR_NATS_PASSWRD", "SIDECAR_NATS_PASSWORD"},
+		{"SIDECAR_CONSUMERS_0_RETRY_MAKS", "SIDECAR_CONSUMERS_0_RETRY_MAX"},
+		{"SIDECAR_CONSUMERS_7_RETRY_MAKS", "SIDECAR_CONSUMERS_7_RETRY_MAX"},
+		{"SIDECAR_CONSUMERS_007_STREAM", "SIDECAR_CONSUMERS_007_STREAM"},
+		{"SIDECAR_APP_TIME_OUT", "SIDECAR_APP_TIMEOUT"},
+		{"SIDECAR_CONFIGS", "SIDECAR_CONFIG"},
+		{"SIDECAR_SERVICE_HOST", "SIDECAR_"},
+		{"SIDECAR_PORT_8080_TCP_ADDR", "SIDECAR_"},
+		{"SIDECAR_CONSUMERS_SERVICE_HOST", "SIDECAR_"},
+		{"SIDECAR_CONSUMERS_0", "SIDECAR_"},
+		{"SIDECAR_CONSUMERS", "SIDECAR_"},
+		{"SIDECAR_NATS_TLS", "SIDECAR_"},
+		{"SIDECAR_", "SIDECAR_"},
+	} {
+		l, err := Load(Options{Environ: append([]string{tt.name + "=hunter2"}, oneConsumer...)})
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], " "+tt.name+" ") ||
+			!strings.Contains(l.Warnings[0], "nearest known one is "+tt.near) || strings.Contains(l.Warnings[0], "hunter2") {
+			t.Errorf("%s: warnings %q", tt.name, l.Warnings)
+		}
+	}
+}
+
+// TestAmbiguousNames holds that the walk goes back from keys that are the beginning of others.
+func TestAmbiguousNames(t *testing.T) {
+	fields := []field{
+		{key: "a", kind: section, index: 0, sub: []field{{key: "b_c", kind: text}, {key: "d", kind: text, index: 1, secret: "file"}}},
+		{key: "a_b", kind: section, index: 1, sub: []field{{key: "d", kind: text}, {key: "d_file", kind: text, index: 1}}},
+	}
+	type two struct{ X, Y string }
+	def := reflect.ValueOf(struct{ A, B two }{})
+	for name, want := range map[string]string{
+		"A_B_C": "a.b_c", "A_B_D": "a_b.d", "A_D": "a.d", "A_D_FILE": "a.d", "A_B_D_FILE": "a_b.d_file", "A_B": "", "A": "", "A_B_": "",
+	} {
+		got, ok := resolve(name, fields, nil, def)
+		if ok != (want != "") || strings.Join(got.path, ".") != want || got.twin != (name == "A_D_FILE") {
+			t.Errorf("%s: got %v twin %v, want %s", name, got.path, got.twin, want)
+		}
+	}
+}
+
+func TestSecretFiles(t *testing.T) {
+	secret := func(content string) string { return write(t, "secret", content) }
+	load := func(file string, env ...string) (*Loaded, error) {
+		return Load(Options{File: write(t, "s.yaml", minimal+file), Environ: env})
+	}
+	for _, tt := range []struct {
+		name, file string
+		env        []string
+		want       string // password, or an error's end
+	}{
+		{"one newline is trimmed", "nats: {user: u, password_file: " + secret("hunter2\n\n") + "}", nil, "hunter2\n"},
+		{"windows newline", "nats: {user: u, password_file: " + secret("hunter2\r\n") + "}", nil, "hunter2"},
+		{"blanks stay", "nats: {user: u, password_file: " + secret(" hunter2 ") + "}", nil, " hunter2 "},
+		{"by environment", "nats: {user: u}", []string{"SIDECAR_NATS_PASSWORD_FILE=" + secret("hunter2\n")}, "hunter2"},
+		{"environment over file", "nats: {user: u, password: x}", []string{"SIDECAR_NATS_PASSWORD_FILE=" + secret("hunter2\n")}, "hunter2"},
+		{"environment over a file that is missing", "nats: {user: u, password_file: /nowhere}", []string{"SIDECAR_NATS_PASSWORD=hunter2"}, "hunter2"},
+		{"an empty key is none", "nats: {user: u, password: '', password_file: " + secret("hunter2") + "}", nil, "hunter2"},
+		{"both", "nats: {user: u}", []string{"SIDECAR_NATS_PASSWORD=x", "SIDECAR_NATS_PASSWORD_FILE=" + secret("x")}, "both password and password_file are set"},
+		{"only a newline", "nats: {user: u, password_file: " + secret("\n") + "}", nil, "the file is empty"},
+		{"a directory", "nats: {user: u, password_file: " + t.TempDir() + "}", nil, "is a directory"},
+		{"too large", "nats: {user: u, password_file: " + secret(strings.Repeat("x", maxSecret+1)) + "}", nil, "larger than 65536 bytes"},
+	} {
+		l, err := load(tt.file, tt.env...)
+		switch {
+		case err == nil && l.NATS.Password != tt.want:
+			t.Errorf("%s: got %q", tt.name, l.NATS.Password)
+		case err != nil && (!strings.HasSuffix(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2")):
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// FuzzEnvironment holds that no environment panics, and that what is not known never is an error.
+func FuzzEnvironment(f *testing.F) {
+	for _, name := range variables() {
+		f.Add(strings.TrimPrefix(name, prefix), "1")
+	}
+	f.Add("CONSUMERS_99999999999999999999_STREAM", "x")
+	f.Add("CONSUMERS_1000000000_BATCH", "x")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		if strings.ContainsAny(name, "=\x00") {
+			return
+		}
+		if strings.HasSuffix(name, "_FILE") {
+			value = os.DevNull
+		}
+		l, err := Load(Options{Environ: append([]string{prefix + name + "=" + value}, oneConsumer...)})
+		_, known := resolve(name, schema().sub, nil, reflect.ValueOf(Default()))
+		if !known && name != "CONFIG" && (err != nil || len(l.Warnings) == 0) {
+			t.Errorf("unknown %q: %v", name, err)
+		}
+		if err == nil && len(l.Consumers) > 2 {
+			t.Errorf("%d consumers", len(l.Consumers))
+		}
+	})
+}

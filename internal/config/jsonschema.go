@@ -1,0 +1,140 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// Patterns of the schema; ECMA 262 and RE2 read them alike.
+const (
+	durationPattern = `^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
+	sizePattern     = `^[0-9]+( ?(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB))?$`
+	statusPattern   = `^[1-5]([0-9][0-9]|[xX][xX])$`
+)
+
+type object = map[string]any
+
+// WriteSchema writes the JSON Schema (draft 2020-12) of the configuration. Keys that are not supported yet are
+// not in it.
+func WriteSchema(w io.Writer) error {
+	top := objectSchema(schema().sub, reflect.ValueOf(Default()))
+	consumer, _, _ := find(schema().sub, "consumers")
+	top["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	top["title"] = "sidecar configuration"
+	top["$defs"] = object{"consumer": objectSchema(consumer.sub, reflect.ValueOf(DefaultConsumer()))}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(top); err != nil {
+		return fmt.Errorf("write the schema: %w", err)
+	}
+	return nil
+}
+
+// objectSchema is the schema of a section.
+func objectSchema(fields []field, defaults reflect.Value) object {
+	properties := make(object)
+	for _, f := range fields {
+		if f.hidden() {
+			continue
+		}
+		s := fieldSchema(f, defaults.Field(f.index))
+		if d := f.doc(); d != "" {
+			s["description"] = d
+		}
+		properties[f.key] = s
+		if f.twin() != "" {
+			properties[f.twin()] = object{"type": "string", "description": "Name of a file that holds " + f.key + "; read at start, one newline at its end is dropped."}
+		}
+	}
+	return object{"type": "object", "additionalProperties": false, "properties": properties}
+}
+
+func fieldSchema(f field, def reflect.Value) object {
+	switch {
+	case f.kind == sections:
+		// A consumer's required keys may come from defaults or the environment, so none is required here.
+		return object{"type": "array", "items": object{"$ref": "#/$defs/consumer"}}
+	case f.key == "defaults":
+		return object{"$ref": "#/$defs/consumer"}
+	case f.kind == section:
+		if def.Type() == reflect.TypeFor[policy.StatusConfig]() {
+			def = reflect.ValueOf(policy.DefaultStatus())
+		}
+		return objectSchema(f.sub, def)
+	}
+	s := leafSchema(f)
+	if v := schemaDefault(f, def); v != nil {
+		s["default"] = v
+	}
+	return s
+}
+
+func leafSchema(f field) object {
+	switch f.kind {
+	case number:
+		return object{"type": "integer"}
+	case real:
+		return object{"type": "number"}
+	case boolean:
+		return object{"type": "boolean"}
+	case duration:
+		return object{"anyOf": []object{{"type": "string", "pattern": durationPattern}, {"const": 0}}}
+	case size:
+		return object{"anyOf": []object{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": sizePattern}}}
+	case list:
+		return object{"type": "array", "items": itemSchema(f)}
+	case dict:
+		return object{"type": "object", "additionalProperties": object{"type": "string"}}
+	}
+	if f.loose {
+		return object{"type": []string{"string", "integer"}}
+	}
+	if f.enum != nil {
+		return object{"enum": supported(f)}
+	}
+	return object{"type": "string"}
+}
+
+// supported are the values of an enum that may be used.
+func supported(f field) []string {
+	return slices.DeleteFunc(slices.Clone(f.enum), func(w string) bool { return slices.Contains(f.later, w) })
+}
+
+func itemSchema(f field) object {
+	if !f.isStatus() {
+		return object{"type": "string", "minLength": 1}
+	}
+	return object{"anyOf": []object{
+		{"type": "string", "pattern": statusPattern},
+		{"type": "integer", "minimum": 100, "maximum": 599},
+	}}
+}
+
+// schemaDefault is the default as JSON, or nil.
+func schemaDefault(f field, v reflect.Value) any {
+	switch f.kind {
+	case duration:
+		return shortDuration(time.Duration(v.Int()))
+	case size:
+		return v.Int()
+	case list:
+		if v.IsNil() {
+			return []string{}
+		}
+	case dict:
+		if v.IsNil() {
+			return object{}
+		}
+	}
+	if f.opaque() || f.key == "stream" && v.String() == "" || f.key == "durable" {
+		return nil
+	}
+	return v.Interface()
+}

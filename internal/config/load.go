@@ -1,0 +1,154 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strconv"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+)
+
+// delim joins keys inside koanf; no key contains it.
+const delim = "\x00"
+
+// Options say what to load.
+type Options struct {
+	// File is the configuration file: YAML, or JSON or TOML by its extension. Empty means none.
+	File string
+	// Environ is the environment in the form of os.Environ.
+	Environ []string
+}
+
+// Loaded is a valid configuration with where each value came from.
+type Loaded struct {
+	Config
+	// File is the configuration file, or empty.
+	File string
+	// Warnings are worth a line in the log each.
+	Warnings []string
+
+	origins map[string]Origin
+}
+
+// Origin is where the value of a key path such as consumers[0].retry.max came from.
+func (l *Loaded) Origin(path string) Origin {
+	if o, ok := l.origins[path]; ok {
+		return o
+	}
+	return Origin{Layer: FromDefault}
+}
+
+// Load reads, merges and checks the configuration. An error is a Faults that lists everything wrong with it, or
+// says why the file could not be read; neither holds a secret.
+func Load(opts Options) (*Loaded, error) {
+	top := &node{shape: null}
+	if opts.File != "" {
+		var err error
+		if top, err = readFile(opts.File); err != nil {
+			return nil, err
+		}
+	}
+	b := &builder{loaded: &Loaded{Config: Default(), File: opts.File, origins: make(map[string]Origin)}, wrong: make(map[string]bool)}
+	b.layers(top, opts)
+	b.build()
+	b.faults = append(b.faults, b.validate()...)
+	if len(b.faults) > 0 {
+		return nil, Faults(b.faults)
+	}
+	return b.loaded, nil
+}
+
+// builder carries what Load has so far.
+type builder struct {
+	loaded *Loaded
+	merged *koanf.Koanf
+	faults []Fault
+	wrong  map[string]bool // key paths with a fault, not to be faulted again
+}
+
+// layers merges file and environment.
+func (b *builder) layers(top *node, opts Options) {
+	file := &decoder{layer: FromFile, name: filepath.Base(opts.File), faults: &b.faults, wrong: b.wrong}
+	tree := file.section(top, schema().sub, "", reflect.ValueOf(b.loaded.Config))
+	consumers, _ := tree["consumers"].(map[string]any)
+
+	env := &decoder{layer: FromEnv, faults: &b.faults, wrong: b.wrong}
+	envTree, warnings := env.fromEnv(opts.Environ, len(consumers))
+	b.loaded.Warnings = append(b.loaded.Warnings, warnings...)
+
+	b.merged = koanf.New(delim)
+	for _, layer := range []map[string]any{tree, envTree} {
+		if err := b.merged.Load(confmap.Provider(layer, ""), nil); err != nil {
+			b.faults = append(b.faults, Fault{Why: "merge: " + err.Error()})
+		}
+	}
+}
+
+// build fills the configuration from the merged layers.
+func (b *builder) build() {
+	cfg := reflect.ValueOf(&b.loaded.Config).Elem()
+	b.fill(b.merged, schema().sub, "", "", cfg)
+
+	defaults := b.merged.Cut("defaults")
+	of, _, _ := find(schema().sub, "consumers")
+	for i := 0; b.merged.Exists("consumers" + delim + strconv.Itoa(i)); i++ {
+		one := defaults.Copy()
+		if err := one.Merge(b.merged.Cut("consumers" + delim + strconv.Itoa(i))); err != nil {
+			b.faults = append(b.faults, Fault{Why: "merge: " + err.Error()})
+		}
+		c := DefaultConsumer()
+		b.fill(one, of.sub, "", fmt.Sprintf("consumers[%d]", i), reflect.ValueOf(&c).Elem())
+		b.loaded.Consumers = append(b.loaded.Consumers, c)
+	}
+}
+
+// fill sets the fields of a struct from the leaves below key.
+func (b *builder) fill(k *koanf.Koanf, fields []field, key, path string, v reflect.Value) {
+	for _, f := range fields {
+		below, p := f.key, join(path, f.key)
+		if key != "" {
+			below = key + delim + f.key
+		}
+		switch f.kind {
+		case section:
+			b.fill(k, f.sub, below, p, v.Field(f.index))
+		case sections:
+		default:
+			if l, ok := k.Get(below).(leaf); ok {
+				b.set(f, l, p, v.Field(f.index))
+			}
+		}
+	}
+}
+
+func (b *builder) set(f field, l leaf, path string, v reflect.Value) {
+	b.loaded.origins[path] = l.Origin
+	if l.File != "" {
+		secret, err := readSecret(l.File)
+		if err != nil {
+			b.secretFault(f, l, path, err)
+			return
+		}
+		l.Value = secret
+		if f.kind == list {
+			l.Value = []string{secret}
+		}
+	}
+	given := reflect.ValueOf(l.Value)
+	if v.Kind() == reflect.Int && given.Int() != int64(int(given.Int())) {
+		b.wrong[path] = true
+		b.faults = append(b.faults, Fault{Key: path, Value: fmt.Sprint(l.Value), Where: l.Origin.place(), Why: errOutOfRange.Error()})
+		return
+	}
+	v.Set(given.Convert(v.Type()))
+}
+
+func (b *builder) secretFault(f field, l leaf, path string, err error) {
+	b.wrong[path] = true
+	if path == join("defaults", f.key) { // reported where it applies
+		return
+	}
+	b.faults = append(b.faults, Fault{Key: path + "_file", Value: quote(l.File), Where: l.Origin.place(), Why: err.Error()})
+}

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// kind is what a key holds.
+type kind int
+
+const (
+	section   kind = iota // a map of known keys
+	sections              // a list of sections
+	text                  // a string
+	number                // a whole number
+	real                  // a number
+	boolean               // true or false
+	duration              // a Go duration
+	size                  // bytes
+	list                  // a list of strings
+	dict                  // a map of strings
+	forbidden             // known, and not supported in any form
+)
+
+// field is one key of the schema, read off a struct field.
+type field struct {
+	key         string
+	name        string // Package.Type.Field, for its documentation
+	index       int    // of the struct field
+	kind        kind
+	enum        []string
+	later       []string // values not supported yet
+	secret      string   // file, true, value or url
+	unsupported string   // true or always
+	loose       bool     // any scalar is taken as text
+	sub         []field  // of a section
+}
+
+// hidden reports whether the key is left out of everything that is printed.
+func (f field) hidden() bool {
+	return f.unsupported != ""
+}
+
+// twin is the key of the file that may hold the secret, or empty.
+func (f field) twin() string {
+	if f.secret != "file" {
+		return ""
+	}
+	return f.key + "_file"
+}
+
+// opaque reports whether the value as a whole is never shown.
+func (f field) opaque() bool {
+	return f.secret == "file" || f.secret == "true"
+}
+
+// isStatus reports whether the key lists HTTP statuses.
+func (f field) isStatus() bool {
+	return strings.HasPrefix(f.name, "policy.StatusConfig.")
+}
+
+// schema is the whole configuration's.
+var schema = sync.OnceValue(func() field {
+	return field{kind: section, name: "config.Config", sub: fieldsOf(reflect.TypeFor[Config]())}
+})
+
+func fieldsOf(t reflect.Type) []field {
+	pkg := t.PkgPath()[strings.LastIndexByte(t.PkgPath(), '/')+1:]
+	fields := make([]field, 0, t.NumField())
+	for i := range t.NumField() {
+		s := t.Field(i)
+		f := field{
+			key:         s.Tag.Get("koanf"),
+			name:        pkg + "." + t.Name() + "." + s.Name,
+			index:       i,
+			kind:        kindOf(s),
+			enum:        commaList(s.Tag.Get("enum")),
+			later:       commaList(s.Tag.Get("later")),
+			secret:      s.Tag.Get("secret"),
+			unsupported: s.Tag.Get("unsupported"),
+			loose:       s.Tag.Get("scalar") == "any",
+		}
+		switch f.kind {
+		case section:
+			f.sub = fieldsOf(s.Type)
+		case sections:
+			f.sub = fieldsOf(s.Type.Elem())
+		}
+		// A section of nothing but hidden keys is hidden itself.
+		if f.sub != nil && !slices.ContainsFunc(f.sub, func(s field) bool { return !s.hidden() }) {
+			f.unsupported = "true"
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+func kindOf(s reflect.StructField) kind {
+	switch {
+	case s.Type == reflect.TypeFor[time.Duration]():
+		return duration
+	case s.Type == reflect.TypeFor[Unsupported]():
+		return forbidden
+	case s.Tag.Get("unit") == "bytes":
+		return size
+	}
+	switch s.Type.Kind() {
+	case reflect.Struct:
+		return section
+	case reflect.String:
+		return text
+	case reflect.Int, reflect.Int64:
+		return number
+	case reflect.Float64:
+		return real
+	case reflect.Bool:
+		return boolean
+	case reflect.Map:
+		return dict
+	case reflect.Slice:
+		if s.Type.Elem().Kind() == reflect.Struct {
+			return sections
+		}
+		return list
+	}
+	panic(fmt.Sprintf("config: field %s of type %s has no kind", s.Name, s.Type))
+}
+
+func commaList(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+// find looks a key up among the keys of a section. twin is whether it names the secret's file.
+func find(fields []field, key string) (f field, twin, ok bool) {
+	for _, f := range fields {
+		if f.key == key {
+			return f, false, true
+		}
+		if f.twin() == key && key != "" {
+			return f, true, true
+		}
+	}
+	return field{}, false, false
+}
+
+// keysOf lists the keys a section may have.
+func keysOf(fields []field) []string {
+	var keys []string
+	for _, f := range fields {
+		keys = append(keys, f.key)
+		if f.twin() != "" {
+			keys = append(keys, f.twin())
+		}
+	}
+	return keys
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// checker collects what cannot work in a configuration that could be decoded.
+type checker struct {
+	l      *Loaded
+	wrong  map[string]bool   // key paths already reported
+	shown  map[string]string // key path to its value, redacted
+	seen   map[Fault]bool
+	faults []Fault
+	dlqs   []dlqNames // of each consumer
+}
+
+// dlqNames are the DLQ stream of a consumer and its subject pattern.
+type dlqNames struct {
+	stream, subjects string
+}
+
+// validate reports everything that cannot work, and adds warnings.
+func (b *builder) validate() []Fault {
+	c := &checker{l: b.loaded, wrong: b.wrong, shown: make(map[string]string), seen: make(map[Fault]bool)}
+	eachLeaf(schema().sub, "", reflect.ValueOf(b.loaded.Config), func(f field, path string, v reflect.Value) {
+		c.shown[path] = f.shownLeaf(v)
+		if f.enum != nil && !f.hidden() && f.key != "method" {
+			c.oneOf(path, v.String(), f.enum)
+		}
+	})
+	c.nats()
+	c.app()
+	c.admin()
+	c.consumers()
+	return c.faults
+}
+
+// Validate reports everything that cannot work, as a Faults. Load does it too, and says where each value came from.
+func (c Config) Validate() error {
+	b := &builder{loaded: &Loaded{Config: c, origins: make(map[string]Origin)}, wrong: make(map[string]bool)}
+	if faults := b.validate(); len(faults) > 0 {
+		return Faults(faults)
+	}
+	return nil
+}
+
+// fault reports the value at a key path. A fault that all consumers share by defaults is reported once, there.
+func (c *checker) fault(path, format string, args ...any) {
+	value := c.shown[path]
+	if value == `""` && !c.given(path) {
+		value = ""
+	}
+	c.report(path, value, fmt.Sprintf(format, args...))
+}
+
+// item reports one element of a list or map; value is what is shown of it.
+func (c *checker) item(path, element, value, format string, args ...any) {
+	if c.wrong[path] {
+		return
+	}
+	o := c.l.Origin(path).element(element)
+	key := path
+	if strings.HasPrefix(o.Key, "defaults.") {
+		key = o.Key
+	}
+	c.add(Fault{Key: key + element, Value: value, Where: o.place(), Why: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) report(path, value, why string) {
+	if c.wrong[path] {
+		return
+	}
+	o := c.l.Origin(path)
+	if strings.HasPrefix(o.Key, "defaults.") {
+		path = o.Key
+	}
+	c.add(Fault{Key: path, Value: value, Where: o.place(), Why: why})
+}
+
+func (c *checker) add(f Fault) {
+	if !c.seen[f] {
+		c.seen[f] = true
+		c.faults = append(c.faults, f)
+	}
+}
+
+// warn adds a warning about the value at a key path.
+func (c *checker) warn(path, format string, args ...any) {
+	f := Fault{Key: path, Value: c.shown[path], Where: c.l.Origin(path).place(), Why: fmt.Sprintf(format, args...)}
+	c.l.Warnings = append(c.l.Warnings, f.String())
+}
+
+// given reports whether the user set the key.
+func (c *checker) given(path string) bool {
+	return c.l.Origin(path).Layer != FromDefault
+}
+
+func (c *checker) positive(path string, d time.Duration) {
+	if d <= 0 {
+		c.fault(path, "must be above 0")
+	}
+}
+
+func (c *checker) notNegative(path string, d time.Duration) {
+	if d < 0 {
+		c.fault(path, "must not be negative")
+	}
+}
+
+func (c *checker) between(path string, v, lowest, highest int) {
+	if v < lowest || v > highest {
+		c.fault(path, "must be %d to %d", lowest, highest)
+	}
+}
+
+// file checks that a file can be opened.
+func (c *checker) file(path, name string) {
+	if name == "" {
+		return
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		c.fault(path, "open the file: %v", plainError(err))
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		c.fault(path, "is a directory and must be a file")
+	}
+}
+
+func (c *checker) oneOf(path, value string, words []string) {
+	if !slices.Contains(words, value) {
+		c.fault(path, "must be %s%s", orList(words), didYouMean(value, words))
+	}
+}

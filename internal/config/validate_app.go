@@ -1,0 +1,139 @@
+package config
+
+import (
+	"maps"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// notForHeaders are the headers that app.headers must not set: those of one connection or of the request's framing.
+var notForHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Host", "Content-Length", "Expect"}
+
+// perMessage are the headers that the sidecar sets for each message.
+var perMessage = []string{"Nats-Subject", "Nats-Stream", "Nats-Consumer", "Nats-Sequence", "Nats-Time-Stamp",
+	"Nats-Num-Delivered", "Nats-Max-Deliver", "Nats-Num-Pending", "Nats-Msg-Id", "Idempotency-Key"}
+
+// app checks where the app is and how it is spoken to.
+func (c *checker) app() {
+	a := c.l.App
+	scheme, hasUser := c.appURL(a.URL)
+	if a.Protocol == "h2c" && scheme == "https" {
+		c.fault("app.protocol", "h2c is HTTP/2 without TLS and cannot be used with an https app.url")
+	}
+	c.positive("app.timeout", a.Timeout)
+	if a.CAFile != "" && scheme != "https" && scheme != "" {
+		c.fault("app.ca_file", "is of use with an https app.url only")
+	}
+	c.file("app.ca_file", a.CAFile)
+	c.appHeaders(a.Headers, a.BearerToken, hasUser)
+	if !validHeaderValue(a.BearerToken) || strings.ContainsAny(a.BearerToken, " \t") {
+		c.fault("app.bearer_token", "holds blanks or control characters, which a token cannot")
+	}
+	if a.BearerToken != "" && hasUser {
+		c.fault("app.bearer_token", "is given together with a user in app.url; both set the Authorization header")
+	}
+	if a.Ready.Path != "" {
+		c.urlPath("app.ready.path", a.Ready.Path)
+	}
+	c.positive("app.ready.interval", a.Ready.Interval)
+}
+
+// appURL checks app.url; scheme is empty if it is wrong.
+func (c *checker) appURL(s string) (scheme string, hasUser bool) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil && strings.Contains(s, "://"):
+		c.fault("app.url", "is not a URL (special characters in user and password must be %%-escaped)")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix":
+		c.fault("app.url", "must begin with http://, https:// or unix:///")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(s, "#"):
+		c.fault("app.url", "must not have a query or fragment")
+	case u.Scheme == "unix" && (u.Host != "" || u.User != nil || !path.IsAbs(u.Path) || path.Clean(u.Path) == "/"):
+		c.fault("app.url", "must name a socket by its absolute path, as in unix:///run/app.sock")
+	case u.Scheme != "unix" && u.Hostname() == "":
+		c.fault("app.url", "has no host")
+	case u.Scheme != "unix" && u.Port() != "" && !validPort(u.Port()):
+		c.fault("app.url", "has a port that is not 1 to 65535")
+	default:
+		return u.Scheme, u.User != nil
+	}
+	return "", false
+}
+
+func (c *checker) appHeaders(headers map[string]string, bearer string, hasUser bool) {
+	seen := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		at := "." + name
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		switch {
+		case !validHeaderName(name):
+			c.item("app.headers", "", quote(name), "is not a name that an HTTP header can have")
+		case slices.Contains(notForHeaders, canonical):
+			c.item("app.headers", at, "", "belongs to the connection or the framing of a request and cannot be set")
+		case slices.Contains(perMessage, canonical):
+			c.item("app.headers", at, "", "is set by the sidecar for each message")
+		case seen[canonical]:
+			c.item("app.headers", at, "", "is given twice, in different case")
+		case canonical == "Authorization" && bearer != "":
+			c.item("app.headers", at, "", "is given together with app.bearer_token; both set the Authorization header")
+		case canonical == "Authorization" && hasUser:
+			c.item("app.headers", at, "", "is given together with a user in app.url; both set the Authorization header")
+		case !validHeaderValue(headers[name]):
+			c.item("app.headers", at, "", "holds control characters, which an HTTP header cannot")
+		}
+		seen[canonical] = true
+	}
+}
+
+// urlPath checks a path that is joined to app.url.
+func (c *checker) urlPath(key, p string) {
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		c.fault(key, "must begin with /")
+	case strings.ContainsAny(p, "?#"):
+		c.fault(key, "must not have a query or fragment")
+	case strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		c.fault(key, "holds blanks or control characters: escape them, as in %%20")
+	default:
+		if _, err := url.ParseRequestURI(p); err != nil {
+			c.fault(key, "is not a valid path of a URL")
+		}
+	}
+}
+
+// method checks an HTTP method.
+func (c *checker) method(key, m string) {
+	if m == http.MethodPost || m == http.MethodPut || m == http.MethodPatch {
+		return
+	}
+	c.fault(key, "must be POST, PUT or PATCH: a message is a body, and proxies may send other methods again on their own%s",
+		didYouMean(m, []string{"POST", "PUT", "PATCH"}))
+}
+
+// admin checks the admin listener and the stop.
+func (c *checker) admin() {
+	host, port, err := net.SplitHostPort(c.l.Admin.Listen)
+	if p, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || p > 65535 {
+		c.fault("admin.listen", "must be host:port with a port of 0 to 65535, as in 127.0.0.1:9090")
+	} else if strings.ContainsAny(host, " /@") {
+		c.fault("admin.listen", "has a host that is none")
+	} else if c.l.Admin.PProf && c.l.Admin.Token == "" && !loopback(host) {
+		c.warn("admin.pprof", "has no effect: it needs admin.token or a loopback admin.listen")
+	}
+	if strings.ContainsFunc(c.l.Admin.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		c.fault("admin.token", "holds blanks or characters that an HTTP header cannot")
+	}
+	c.positive("shutdown_timeout", c.l.ShutdownTimeout)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

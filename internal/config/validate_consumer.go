@@ -1,0 +1,154 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// leastDelay is the shortest retry.initial: below it a retry is a tight loop.
+const leastDelay = time.Millisecond
+
+// consumers checks every consumer, and those of one against the others.
+func (c *checker) consumers() {
+	all := c.l.Consumers
+	if len(all) == 0 && !c.wrong["consumers"] {
+		c.add(Fault{Key: "consumers", Why: "is empty: give at least one consumer with stream and durable"})
+	}
+	for _, one := range all {
+		c.dlqs = append(c.dlqs, dlqNames{one.DLQStream(), one.DLQSubjects()})
+	}
+	owner := make(map[string]int)
+	for i, one := range all {
+		p := fmt.Sprintf("consumers[%d]", i)
+		c.consumer(p, one)
+		c.retry(p+".retry", one.Retry)
+		c.status(p+".status", one.Status)
+		c.dedupe(p+".dedupe", one)
+		if one.DLQ.Enabled {
+			c.deadLetters(p+".dlq", one, c.dlqs[i])
+		}
+		id := one.Stream + "\x00" + one.Durable
+		if other, ok := owner[id]; ok && one.Stream != "" && one.Durable != "" {
+			c.fault(p+".durable", "is also the durable of consumers[%d] on stream %s; two consumers would share its messages", other, quote(one.Stream))
+		} else {
+			owner[id] = i
+		}
+	}
+}
+
+func (c *checker) consumer(p string, one Consumer) {
+	c.name(p+".stream", one.Stream)
+	c.name(p+".durable", one.Durable)
+	c.filters(p+".filter_subjects", one.FilterSubjects)
+	if _, err := ParseDeliverPolicy(one.DeliverPolicy); err != nil {
+		c.fault(p+".deliver_policy", "%v", err)
+	} else if one.Manage == "none" && c.given(p+".deliver_policy") {
+		c.warn(p+".deliver_policy", "has no effect with manage: none, which makes no consumer")
+	}
+	if one.AckWait < time.Second {
+		c.fault(p+".ack_wait", "must be at least 1s: leases are kept alive at a third of it")
+	}
+	c.between(p+".replicas", one.Replicas, 0, 5)
+	c.urlPath(p+".path", one.Path)
+	c.method(p+".method", one.Method)
+	c.flow(p, one)
+	if one.MaxDeliver < 0 {
+		c.fault(p+".max_deliver", "must not be negative; 0 means no limit")
+	}
+	c.notNegative(p+".max_age", one.MaxAge)
+	if one.Rate < 0 || math.IsNaN(one.Rate) || math.IsInf(one.Rate, 0) {
+		c.fault(p+".rate", "must be a finite number from 0; 0 means no limit")
+	}
+}
+
+// flow checks what bounds the messages under way.
+func (c *checker) flow(p string, one Consumer) {
+	c.between(p+".concurrency", one.Concurrency, 1, 10000)
+	c.between(p+".prefetch", one.Prefetch, 0, 100000)
+	if one.MaxBytes < 1 {
+		c.fault(p+".max_bytes", "must be at least 1; one message is always allowed")
+	}
+	if one.Order == "stream" && one.Concurrency > 1 && c.given(p+".concurrency") {
+		c.fault(p+".concurrency", "must be 1 with order: stream, which handles one message at a time")
+	}
+	switch leased := one.Concurrency + one.Prefetch; {
+	case one.MaxAckPending < 1:
+		c.fault(p+".max_ack_pending", "must be at least 1")
+	case one.MaxAckPending < leased && one.Concurrency >= 1 && one.Prefetch >= 0:
+		c.warn(p+".max_ack_pending", "is less than concurrency + prefetch (%d): that many can never be leased", leased)
+	}
+}
+
+func (c *checker) retry(p string, r policy.RetryConfig) {
+	switch {
+	case r.Initial <= 0:
+		c.fault(p+".initial", "must be above 0: a retry without delay is a tight loop")
+	case r.Initial < leastDelay:
+		c.fault(p+".initial", "must be at least %s: less is a tight loop", leastDelay)
+	case r.Max < r.Initial && c.given(p+".max") && !c.wrong[p+".initial"]:
+		c.fault(p+".max", "must not be below retry.initial (%s)", shortDuration(r.Initial))
+	case r.Max < r.Initial && !c.wrong[p+".max"]:
+		c.fault(p+".initial", "must not be above retry.max (%s)", shortDuration(r.Max))
+	}
+	if !(r.Multiplier >= 1) || math.IsInf(r.Multiplier, 0) {
+		c.fault(p+".multiplier", "must be a finite number from 1")
+	}
+	if !(r.Jitter >= 0 && r.Jitter <= 1) {
+		c.fault(p+".jitter", "must be 0 to 1")
+	}
+	c.notNegative(p+".retry_after_max", r.RetryAfterMax)
+}
+
+// status checks the lists that the user gave: entries that are none, and an entry in two of them.
+func (c *checker) status(p string, s policy.StatusConfig) {
+	first := make(map[string]string)
+	for _, l := range []struct {
+		key     string
+		entries []string
+	}{{"ack", s.Ack}, {"retry", s.Retry}, {"dlq", s.DLQ}, {"drop", s.Drop}} {
+		for i, entry := range l.entries {
+			at := fmt.Sprintf("[%d]", i)
+			entry = strings.ToLower(entry)
+			if !validStatus(entry) {
+				c.item(p+"."+l.key, at, quote(entry), "is neither a status (100 to 599) nor a class (1xx to 5xx)")
+				continue
+			}
+			if other, ok := first[entry]; ok && other != l.key {
+				c.item(p+"."+l.key, at, quote(entry), "is also in status.%s: it can have one meaning only", other)
+				continue
+			}
+			first[entry] = l.key
+		}
+	}
+	if table, err := policy.NewStatusTable(s); err == nil && table.Lookup(http.StatusOK) == policy.Retry {
+		c.warn(p+".ack", "a 200 answer means retry: no list has 2xx")
+	}
+}
+
+func validStatus(s string) bool {
+	if len(s) != 3 || s[0] < '1' || s[0] > '5' {
+		return false
+	}
+	return s[1:] == "xx" || isDigit(s[1]) && isDigit(s[2])
+}
+
+func isDigit(b byte) bool { return b >= '0' && b <= '9' }
+
+func (c *checker) dedupe(p string, one Consumer) {
+	d := one.Dedupe
+	if d.Store == "off" {
+		return
+	}
+	c.positive(p+".ttl", d.TTL)
+	if d.MaxEntries < 1 {
+		c.fault(p+".max_entries", "must be at least 1; store: off turns it off")
+	}
+	if !validHeaderName(d.Header) {
+		c.fault(p+".header", "must be the name of a message header, as in %s", http.CanonicalHeaderKey("nats-msg-id"))
+	}
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+var placeholder = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
+
+// deadLetters checks where a consumer's dead letters go.
+func (c *checker) deadLetters(p string, one Consumer, dlq dlqNames) {
+	if c.template(p+".stream", one.DLQ.Stream, "{stream}", "{consumer}") {
+		c.dlqStream(p+".stream", one, dlq.stream)
+	}
+	if c.template(p+".subject", one.DLQ.Subject, "{stream}", "{consumer}", "{subject}") {
+		c.dlqSubject(p+".subject", one, dlq)
+	}
+	c.between(p+".replicas", one.DLQ.Replicas, 0, 5)
+	c.notNegative(p+".max_age", one.DLQ.MaxAge)
+	if a := one.DLQ.MaxAge; a > 0 && a < 100*time.Millisecond {
+		c.fault(p+".max_age", "must be at least 100ms, which is the server's least")
+	}
+	if one.DLQ.MaxBytes < 0 {
+		c.fault(p+".max_bytes", "must not be negative; 0 means no limit")
+	}
+}
+
+// template checks that a template has only known placeholders.
+func (c *checker) template(path, template string, known ...string) bool {
+	for _, found := range placeholder.FindAllString(template, -1) {
+		if len(found) < 2 {
+			c.fault(path, "has a lone brace; placeholders are %s", orList(known))
+			return false
+		}
+		if !slices.Contains(known, found) {
+			c.fault(path, "has the unknown placeholder %s; known are %s", found, orList(known))
+			return false
+		}
+	}
+	return true
+}
+
+func (c *checker) dlqStream(path string, one Consumer, name string) {
+	if nameFault(name) != "" {
+		if nameFault(one.Stream) == "" && nameFault(one.Durable) == "" {
+			c.fault(path, "%s %s", "makes a stream name that", nameFault(name))
+		}
+		return
+	}
+	for i, other := range c.l.Consumers {
+		switch {
+		case other.Stream != name:
+			continue
+		case c.given(path):
+			c.fault(path, "makes %s, which is the source stream of consumers[%d]: dead letters would be delivered again", quote(name), i)
+		default:
+			c.fault(fmt.Sprintf("consumers[%d].stream", i), "is also the DLQ stream that %s makes: dead letters would be delivered again", path)
+		}
+		return
+	}
+}
+
+func (c *checker) dlqSubject(path string, one Consumer, dlq dlqNames) {
+	tokens := strings.Split(one.DLQ.Subject, ".")
+	pattern := dlq.subjects
+	switch last := tokens[len(tokens)-1]; {
+	case !strings.Contains(one.DLQ.Subject, "{subject}"):
+		c.fault(path, "lacks {subject}, the original subject, by which dead letters are found")
+		return
+	case last != "{subject}" || strings.Count(one.DLQ.Subject, "{subject}") > 1:
+		c.fault(path, "must end in .{subject}, since the original subject may have several tokens")
+		return
+	case len(tokens) == 1:
+		c.fault(path, "must have a token before {subject}: dead letters would have the subject of their source")
+		return
+	case strings.Contains(one.DLQ.Subject, "{consumer}") && !slices.Contains(tokens, "{consumer}"):
+		c.fault(path, "must have {consumer} as a whole token, between dots")
+		return
+	case strings.ContainsAny(one.DLQ.Subject, "*>"):
+		c.fault(path, "must not have wildcards")
+		return
+	case strings.HasPrefix(pattern, "$") || strings.HasPrefix(pattern, "_INBOX."):
+		c.fault(path, "begins as the server's own subjects do")
+		return
+	}
+	if why := subjectFault(pattern); why != "" {
+		if nameFault(one.Stream) == "" {
+			c.fault(path, "%s", why)
+		}
+		return
+	}
+	c.dlqCaptured(path, dlq, one.Stream)
+}
+
+// captures reports a filter that would receive what goes to the DLQ pattern: where the pattern was given, else at the
+// filter.
+func (c *checker) captures(filtersPath string, filters []string, path, pattern string) bool {
+	for i, filter := range filters {
+		switch {
+		case subjectFault(filter) != "" || !overlap(pattern, filter):
+			continue
+		case c.given(path):
+			c.fault(path, "is captured by the filter %s of %s: dead letters would be delivered again", quote(filter), filtersPath)
+		default:
+			c.item(filtersPath, fmt.Sprintf("[%d]", i), quote(filter), "captures the dead letters' subject %s: they would be delivered again", quote(pattern))
+		}
+		return true
+	}
+	return false
+}
+
+// dlqCaptured checks a DLQ subject pattern against the consumer's filters and the DLQ streams of the others.
+func (c *checker) dlqCaptured(path string, dlq dlqNames, stream string) {
+	for i, other := range c.l.Consumers {
+		if other.Stream == stream && c.captures(fmt.Sprintf("consumers[%d].filter_subjects", i), other.FilterSubjects, path, dlq.subjects) {
+			return
+		}
+		theirs := c.dlqs[i]
+		if other.DLQ.Enabled && theirs.stream != dlq.stream && overlap(dlq.subjects, theirs.subjects) {
+			c.fault(path, "overlaps the subjects of another DLQ stream, %s; add {stream} or {consumer} to keep them apart", quote(theirs.stream))
+			return
+		}
+	}
+}

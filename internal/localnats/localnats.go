@@ -1,0 +1,171 @@
+// Package localnats runs real NATS servers in this process, for tests and the demo. The production binary must not link it.
+package localnats
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+const (
+	host       = "127.0.0.1"
+	readyLimit = 30 * time.Second
+	portTries  = 20
+)
+
+// Options say what server to run.
+type Options struct {
+	// Port to listen on; 0 takes a free one.
+	Port int
+	// StoreDir is where JetStream keeps its files. Required.
+	StoreDir string
+	// Name of the server; may be empty.
+	Name string
+	// Config is a server configuration text: accounts, permissions, limits. What is in Port, StoreDir and Name goes
+	// first, the address is 127.0.0.1, and JetStream is on, whatever it says.
+	Config string
+	// Log gets the server's warnings and errors; nil means none.
+	Log func(format string, args ...any)
+
+	cluster server.ClusterOpts
+	routes  string
+}
+
+// Server is one NATS server with JetStream. Its methods are not to be called at the same time, but for URL.
+type Server struct {
+	o       Options
+	running *server.Server // nil when it is down
+}
+
+// Start runs a server and returns when it takes clients.
+func Start(o Options) (*Server, error) {
+	if o.StoreDir == "" {
+		return nil, errors.New("start a nats server: no store directory given")
+	}
+	if o.Port != 0 {
+		return start(o)
+	}
+	return onFreePorts(func() (*Server, error) {
+		var err error
+		if o.Port, err = FreePort(); err != nil {
+			return nil, err
+		}
+		return start(o)
+	})
+}
+
+func start(o Options) (*Server, error) {
+	s := &Server{o: o}
+	if err := s.up(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// onFreePorts tries again with others when another process took a port that was free.
+func onFreePorts[T any](start func() (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		t, err := start()
+		if err == nil || try == portTries || !strings.Contains(err.Error(), "address already in use") {
+			return t, err
+		}
+	}
+}
+
+// URL is what clients connect to. It is the same after a restart.
+func (s *Server) URL() string { return "nats://" + net.JoinHostPort(host, strconv.Itoa(s.o.Port)) }
+
+// Native is the server itself, nil when it is down.
+func (s *Server) Native() *server.Server { return s.running }
+
+// Shutdown stops the server and waits until it is down. Doing so again does nothing.
+func (s *Server) Shutdown() {
+	if s.running == nil {
+		return
+	}
+	s.running.Shutdown()
+	s.running.WaitForShutdown()
+	s.running = nil
+}
+
+// Restart stops the server if it runs, and runs it again on the same port and files.
+func (s *Server) Restart() error {
+	s.Shutdown()
+	return s.up()
+}
+
+func (s *Server) up() error {
+	if err := s.launch(); err != nil {
+		return err
+	}
+	if err := s.await(); err != nil {
+		s.Shutdown()
+		return err
+	}
+	return nil
+}
+
+// launch starts the server and does not wait for it.
+func (s *Server) launch() error {
+	opts := &server.Options{}
+	if s.o.Config != "" {
+		if err := opts.ProcessConfigString(s.o.Config); err != nil {
+			return fmt.Errorf("read the nats server configuration: %w", err)
+		}
+	}
+	opts.Host, opts.Port = host, s.o.Port
+	opts.JetStream, opts.StoreDir = true, s.o.StoreDir
+	opts.NoSigs = true
+	if s.o.Name != "" {
+		opts.ServerName = s.o.Name
+	}
+	if s.o.routes != "" {
+		opts.Cluster = s.o.cluster
+		opts.Routes = server.RoutesFromStr(s.o.routes)
+	}
+	running, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("build the nats server: %w", err)
+	}
+	running.SetLoggerV2(newLog(s.o.Log), false, false, false)
+	running.Start()
+	s.running = running
+	return nil
+}
+
+// await waits until the server takes clients.
+func (s *Server) await() error {
+	deadline := time.Now().Add(readyLimit)
+	for !s.running.ReadyForConnections(50 * time.Millisecond) {
+		if why := s.running.Logger().(*log).fatal.Load(); why != nil {
+			return fmt.Errorf("start the nats server on port %d: %s", s.o.Port, *why)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("start the nats server on port %d: not ready in %v", s.o.Port, readyLimit)
+		}
+	}
+	if !s.running.JetStreamEnabled() {
+		return errors.New("start the nats server: jetstream is not on")
+	}
+	return nil
+}
+
+// FreePort finds a TCP port that nothing listens on. It is below the ports that systems give to outgoing connections:
+// there a client that reconnects to a server that is down can take the port itself, and even connect to itself.
+func FreePort() (int, error) {
+	var err error
+	for range portTries {
+		port := 10000 + rand.N(20000)
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+			return port, ln.Close()
+		}
+	}
+	return 0, fmt.Errorf("find a free port: %w", err)
+}

@@ -1,0 +1,93 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/dedupe"
+	"github.com/jetsidecar/jetsidecar/forward"
+	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// attempt is one delivery on its way to a verdict.
+type attempt struct {
+	message *jetstream.Message
+	scope   dedupe.Scope
+
+	self      dedupe.Key // the message itself
+	key       dedupe.Key // its id, or itself
+	hasID     bool
+	duplicate bool // answered before
+
+	result   forward.Result
+	decision policy.Decision
+}
+
+// begin looks whether the message was answered before. It returns false if another message with its id is in flight:
+// then this one waits, leased, for the verdict over the first.
+//
+// The id is taken before it is looked up: the other way round, a first message that ends in between would be missed.
+func (p *Pipeline) begin(a *attempt) bool {
+	if p.memory == nil {
+		return true
+	}
+	a.self = a.scope.Message(a.message.Sequence, a.message.Stored)
+	a.key = a.self
+	if ids := a.message.Header[p.Dedupe.Header]; len(ids) > 0 && ids[0] != "" {
+		a.key, a.hasID = a.scope.ID(ids[0]), true
+		if !p.waiting.Begin(a.key, a.message) {
+			return false
+		}
+	}
+	a.duplicate = p.memory.Seen(a.key) || a.hasID && p.memory.Seen(a.self)
+	return true
+}
+
+// end lets those go on that waited for this message's verdict.
+func (p *Pipeline) end(a *attempt) {
+	if !a.hasID {
+		return
+	}
+	for _, m := range p.waiting.End(a.key) {
+		p.Source.Requeue(m)
+	}
+}
+
+// try calls the app, unless the message was answered before, and decides.
+func (p *Pipeline) try(ctx, workCtx context.Context, a *attempt) {
+	if a.duplicate {
+		return
+	}
+	if p.limiter != nil && p.limiter.Wait(ctx) != nil {
+		a.result.Kind = policy.HandedBack // stopping
+		return
+	}
+	m := a.message
+	limits := p.Policy
+	limits.MaxDeliver = smaller(limits.MaxDeliver, m.MaxDeliver)
+	p.Observer.InFlight(1)
+	a.result = p.App.Forward(workCtx, p.Target, &forward.Message{
+		Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: m.Delivered,
+		MaxDeliver: uint64(limits.MaxDeliver), Pending: m.Pending, Stored: m.Stored, Header: m.Header, Body: m.Body,
+	})
+	p.Observer.InFlight(-1)
+	if a.result.Sent {
+		p.Observer.Requested(a.result.Status, a.result.Duration)
+	}
+	if n := a.result.HeadersDropped; n > 0 || m.HeaderLost {
+		if m.HeaderLost {
+			n++
+		}
+		p.Observer.HeadersDropped(n)
+	}
+	a.decision = limits.Decide(a.result.Outcome, policy.Attempt{Number: m.Delivered, Age: time.Since(m.Stored), Random: random()})
+}
+
+// smaller is the smaller of two limits, where 0 means none.
+func smaller(a, b int) int {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,308 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
+)
+
+const (
+	// maxWriters bounds how many dead letters of a consumer are stored at a time.
+	maxWriters = 16
+	// maxRemembered bounds the memory for dead letters that wait at the server for the DLQ to take them.
+	maxRemembered = 8 << 20
+	// entryOverhead is what a remembered dead letter costs besides its texts.
+	entryOverhead = 512
+	// rememberFor is how long a remembered dead letter that does not come back is kept: its message is gone.
+	rememberFor = time.Hour
+
+	firstPause = 250 * time.Millisecond
+	longPause  = 10 * time.Second
+	watchEvery = 10 * time.Second
+)
+
+// deadLetter is a message that is decided and not stored yet.
+type deadLetter struct {
+	attempt
+	letter jetstream.DeadLetter
+	since  time.Time // when it was put aside
+}
+
+func (d *deadLetter) size() int {
+	return entryOverhead + len(d.letter.Error) + len(d.letter.Response)
+}
+
+// graves stores dead letters in the background. While the DLQ cannot take one, only the storing is tried again; the
+// app is not called again for it by this process. So that healthy messages keep flowing, dead letters that wait give up
+// their lease: they are nak'ed with a delay, their cause is remembered, and when they are delivered again they come
+// straight back here. Only when too many causes would have to be remembered do they hold their leases.
+type graves struct {
+	p     *Pipeline
+	queue chan *deadLetter
+
+	mu         sync.Mutex
+	aside      map[asideKey]*deadLetter // put aside, by message
+	remembered int                      // bytes in aside
+	failures   int                      // in a row
+	next       time.Time                // not before then is the DLQ tried again
+	said       time.Time                // when a failure was last logged
+	held       []*deadLetter            // leased, waiting for next
+	busy       int                      // added and neither stored nor put aside
+}
+
+type asideKey struct {
+	stream   time.Time // creation time
+	sequence uint64
+}
+
+func keyOf(m *jetstream.Message) asideKey { return asideKey{m.StreamCreated, m.Sequence} }
+
+func newGraves(p *Pipeline) *graves {
+	return &graves{
+		p: p, queue: make(chan *deadLetter, 2*(p.Concurrency+p.Prefetch)+1), aside: map[asideKey]*deadLetter{},
+	}
+}
+
+func (g *graves) writers() int { return min(g.p.Concurrency, maxWriters) }
+
+// dug returns the dead letter that this delivery continues, if there is one.
+func (g *graves) dug(m *jetstream.Message) (*deadLetter, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	dl, ok := g.aside[keyOf(m)]
+	if !ok {
+		return nil, false
+	}
+	g.forget(keyOf(m), dl)
+	dl.message, dl.letter.Message = m, m
+	return dl, true
+}
+
+func (g *graves) forget(k asideKey, dl *deadLetter) {
+	delete(g.aside, k)
+	g.remembered -= dl.size()
+}
+
+// add takes a dead letter to be stored.
+func (g *graves) add(dl *deadLetter) {
+	g.count(1)
+	select {
+	case g.queue <- dl:
+	default:
+		g.putAside(dl, longPause) // more than can be leased
+		g.count(-1)
+	}
+}
+
+func (g *graves) count(delta int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy += delta
+}
+
+// write stores dead letters until ctx ends.
+func (g *graves) write(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case dl := <-g.queue:
+			if wait := g.turn(); wait > 0 {
+				g.putAside(dl, wait)
+			} else {
+				g.store(ctx, dl)
+			}
+			g.count(-1)
+		}
+	}
+}
+
+// turn reports how long to wait before the DLQ is tried again; 0 if now. While it fails, one try is made at a time.
+func (g *graves) turn() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.failures == 0 {
+		return 0
+	}
+	wait := time.Until(g.next)
+	if wait <= 0 {
+		g.next = time.Now().Add(longPause) // this one tries; its result sets it anew
+	}
+	return max(wait, 0)
+}
+
+// store writes one dead letter, and settles its message once the DLQ confirmed it.
+func (g *graves) store(ctx context.Context, dl *deadLetter) {
+	dropped, err := g.p.DeadLetters.Put(ctx, dl.letter)
+	switch {
+	case err == nil:
+		g.succeeded()
+		if g.p.memory != nil {
+			g.p.memory.Remember(dl.self) // only itself: a corrected message under the same id is delivered
+		}
+		dl.message.Term(dl.letter.Reason)
+		if dropped > 0 {
+			g.p.Observer.HeadersDropped(dropped)
+		}
+		g.p.settled(&dl.attempt, ResultDLQ)
+	case ctx.Err() != nil:
+		dl.message.HandBack()
+	case errors.Is(err, jetstream.ErrDeadLetterTooLarge):
+		g.failed(dl, err, false)
+		g.putAside(dl, longPause)
+	default:
+		g.putAside(dl, g.failed(dl, err, true))
+	}
+}
+
+func (g *graves) succeeded() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.failures > 0 {
+		g.p.Log.Info("the dlq takes entries again")
+	}
+	g.failures, g.next, g.said = 0, time.Time{}, time.Time{}
+}
+
+// failed notes a failure, and returns the pause before the next try.
+func (g *graves) failed(dl *deadLetter, err error, all bool) time.Duration {
+	g.p.Observer.DeadLetterFailed(dl.message.Sequence, err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if now.Sub(g.said) > 30*time.Second {
+		g.said = now
+		g.p.Log.Error("the dlq cannot take an entry, its message is held back", slog.Uint64("sequence", dl.message.Sequence), slog.String("error", err.Error()))
+	}
+	if !all {
+		return longPause
+	}
+	pause := jittered(min(firstPause<<min(g.failures, 6), longPause))
+	g.failures++
+	g.next = now.Add(pause)
+	return pause
+}
+
+// putAside lets a dead letter wait without a lease, or with one if there is no more room to remember its cause.
+func (g *graves) putAside(dl *deadLetter, wait time.Duration) {
+	g.mu.Lock()
+	now := time.Now()
+	if g.remembered+dl.size() > maxRemembered {
+		g.sweep(now)
+	}
+	if g.remembered+dl.size() > maxRemembered {
+		g.held = append(g.held, dl)
+		g.mu.Unlock()
+		return
+	}
+	kept := *dl
+	kept.since = now
+	kept.message, kept.letter.Message = nil, nil // the body is not kept: it comes with the next delivery
+	g.aside[keyOf(dl.message)] = &kept
+	g.remembered += kept.size()
+	g.mu.Unlock()
+	dl.message.Nak(jittered(max(wait, firstPause)) + firstPause/2)
+}
+
+// sweep forgets what did not come back.
+func (g *graves) sweep(now time.Time) {
+	for k, dl := range g.aside {
+		if now.Sub(dl.since) > rememberFor {
+			g.forget(k, dl)
+		}
+	}
+}
+
+// watch keeps the DLQ stream there, and gives the held dead letters another turn.
+func (g *graves) watch(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		ok, _, _ := g.p.DeadLetters.State()
+		err := g.p.DeadLetters.Ensure(ctx)
+		switch {
+		case err == nil:
+			if !ok {
+				g.retryNow()
+			}
+			pause = watchEvery
+		default:
+			g.complain(ctx, err)
+			pause = min(max(2*pause, firstPause), longPause/5)
+		}
+		g.releaseHeld()
+		select {
+		case <-ctx.Done():
+		case <-time.After(jittered(pause)):
+		}
+	}
+}
+
+// retryNow lets the next dead letter try the DLQ at once.
+func (g *graves) retryNow() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.next = time.Now()
+}
+
+func (g *graves) complain(ctx context.Context, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); ctx.Err() == nil && !errors.Is(err, jetstream.ErrNotConnected) && now.Sub(g.said) > 30*time.Second {
+		g.said = now
+		g.p.Log.Error("the dlq is not usable", slog.String("error", err.Error()))
+	}
+}
+
+func (g *graves) releaseHeld() {
+	g.mu.Lock()
+	held := g.held
+	g.held = nil
+	g.mu.Unlock()
+	for _, dl := range held {
+		g.add(dl)
+	}
+}
+
+// finish waits at a stop until what is on its way to the DLQ is stored, as long as the DLQ takes it and ctx lasts, and
+// hands back the rest: stored or not, nothing more is settled.
+func (g *graves) finish(ctx context.Context) {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for g.storing() && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-look.C:
+		}
+	}
+	g.mu.Lock()
+	held := g.held
+	g.held = nil
+	g.mu.Unlock()
+	for _, dl := range held {
+		dl.message.HandBack()
+	}
+	for {
+		select {
+		case dl := <-g.queue:
+			dl.message.HandBack()
+		default:
+			return
+		}
+	}
+}
+
+func (g *graves) storing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.busy > 0 && g.failures == 0
+}
+
+// jittered is a duration between three quarters of d and all of it.
+func jittered(d time.Duration) time.Duration {
+	return d - rand.N(d/4+1)
+}

@@ -1,0 +1,191 @@
+// Package pipeline is a message's way through the sidecar: it is leased from its stream, sent to the app, and settled
+// by what the app answered.
+//
+//	handle   attempt → settle
+//	attempt  answered before? → forward → decide; the lease is kept alive all the while
+//	settle   the only switch over the verdict
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/jetsidecar/jetsidecar/dedupe"
+	"github.com/jetsidecar/jetsidecar/forward"
+	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// Config is one consumer's pipeline.
+type Config struct {
+	Stream, Durable string
+	Concurrency     int // requests in flight at most
+	Prefetch        int // leased beyond those
+	Policy          policy.Policy
+	Rate            float64       // requests a second, 0 = no limit
+	ShutdownTimeout time.Duration // for what is in flight at a stop
+	DLQ             bool          // store dead letters; else they are terminated and logged
+	Dedupe          dedupe.Config
+}
+
+// Parts are what a pipeline is made of.
+type Parts struct {
+	Source      *jetstream.Source
+	DeadLetters *jetstream.DeadLetters
+	App         *forward.Client
+	Target      *forward.Target
+	Observer    Observer
+	Log         *slog.Logger
+}
+
+// Pipeline serves one consumer.
+type Pipeline struct {
+	Config
+	Parts
+	memory  *dedupe.Memory // nil: dedupe is off
+	waiting dedupe.InFlight[*jetstream.Message]
+	limiter *rate.Limiter // nil: no limit
+	graves  *graves
+
+	mu     sync.Mutex
+	scope  dedupe.Scope
+	scoped time.Time // the stream's creation time that scope is for
+}
+
+// New prepares a pipeline. It starts nothing: see Run.
+func New(cfg Config, parts Parts) *Pipeline {
+	p := &Pipeline{Config: cfg, Parts: parts}
+	if cfg.Dedupe.Store != "off" {
+		p.memory = dedupe.NewMemory(cfg.Dedupe.TTL, cfg.Dedupe.MaxEntries, time.Now)
+	}
+	if cfg.Rate > 0 {
+		p.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), max(1, int(cfg.Rate/100)))
+	}
+	p.graves = newGraves(p)
+	return p
+}
+
+// Status is a snapshot for the health checks and metrics.
+func (p *Pipeline) Status() Status {
+	src := p.Source.Status()
+	s := Status{
+		Stream: p.Stream, Consumer: p.Durable, Bound: src.Bound, Detail: src.Detail,
+		Leased: p.Source.Leased(), Pending: src.Pending, AckPending: src.AckPending, DLQEnabled: p.DLQ,
+	}
+	if p.DLQ {
+		s.DLQOK, s.DLQDetail, s.DLQDepth = p.DeadLetters.State()
+		s.DLQStream = p.DeadLetters.Stream()
+	}
+	return s
+}
+
+// Run serves the consumer until ctx ends, and then stops: pulling first, then what nobody has begun is handed back, what
+// is in flight may finish, and every verdict is confirmed. It returns the number of verdicts that could not be confirmed
+// within the shutdown timeout.
+func (p *Pipeline) Run(ctx context.Context) (unconfirmed int, err error) {
+	var serving, working sync.WaitGroup
+	serveCtx, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer serving.Wait()
+	defer stopServing()
+	workCtx, cutOff := context.WithCancelCause(serveCtx)
+	defer cutOff(nil)
+
+	serving.Go(func() { err = p.Source.Run(serveCtx) })
+	if p.DLQ {
+		serving.Go(func() { p.graves.watch(serveCtx) })
+		for range p.graves.writers() {
+			serving.Go(func() { p.graves.write(serveCtx) })
+		}
+	}
+	for range p.Concurrency {
+		working.Go(func() { p.work(ctx, workCtx) })
+	}
+
+	<-ctx.Done()
+	return p.stop(&working, cutOff), err
+}
+
+// stop brings the pipeline to rest within the shutdown timeout.
+func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc) (unconfirmed int) {
+	deadline, cancel := context.WithTimeout(context.Background(), p.ShutdownTimeout)
+	defer cancel()
+
+	quick, done := context.WithTimeout(deadline, time.Second)
+	p.Source.StopPulling(quick)
+	done()
+	p.handBackWaiting()
+
+	idle := make(chan struct{})
+	go func() { working.Wait(); close(idle) }()
+	select {
+	case <-idle:
+	case <-deadline.Done():
+		cutOff(context.Cause(deadline))
+		<-idle
+	}
+	p.handBackWaiting()
+	p.graves.finish(deadline)
+
+	flush := deadline
+	if p.Source.Status().Bound {
+		// What was cut off just now is handed back too.
+		grace, done := context.WithTimeout(context.Background(), 2*time.Second)
+		defer done()
+		if deadline.Err() != nil {
+			flush = grace
+		}
+	}
+	return p.Source.Flush(flush)
+}
+
+// handBackWaiting hands back what is leased and not begun: handing back is not failing.
+func (p *Pipeline) handBackWaiting() {
+	for m := p.Source.TakeReady(); m != nil; m = p.Source.TakeReady() {
+		m.HandBack()
+	}
+	for _, m := range p.waiting.Drain() {
+		m.HandBack()
+	}
+}
+
+// work handles one message after the other until ctx ends. What it is working on then may finish until workCtx ends.
+func (p *Pipeline) work(ctx, workCtx context.Context) {
+	for m := p.Source.Next(ctx); m != nil; m = p.Source.Next(ctx) {
+		if ctx.Err() != nil {
+			m.HandBack()
+			return
+		}
+		p.handle(ctx, workCtx, m)
+	}
+}
+
+// handle takes one message from lease to verdict.
+func (p *Pipeline) handle(ctx, workCtx context.Context, m *jetstream.Message) {
+	if dl, ok := p.graves.dug(m); ok {
+		p.graves.add(dl) // decided before: only storing it failed
+		return
+	}
+	a := attempt{message: m, scope: p.scopeOf(m)}
+	if p.begin(&a) {
+		p.try(ctx, workCtx, &a)
+		p.settle(&a)
+		p.end(&a)
+	}
+}
+
+// scopeOf is where the keys of a message live: a stream made anew starts a new life.
+func (p *Pipeline) scopeOf(m *jetstream.Message) dedupe.Scope {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.scoped.Equal(m.StreamCreated) {
+		p.scoped, p.scope = m.StreamCreated, dedupe.NewScope(p.Stream, m.StreamCreated, p.Durable)
+	}
+	return p.scope
+}
+
+func random() float64 { return rand.Float64() }

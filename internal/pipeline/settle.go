@@ -1,0 +1,78 @@
+package pipeline
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// settle does what the verdict says. What survives a crash between any two steps:
+//
+//	ack, drop   remembered, not acked: delivered again; acked without a call only by a process that remembers
+//	retry       not nak'ed: delivered again after the ack wait instead of the delay
+//	dlq         not stored: delivered again and tried again
+//	            stored, not termed: delivered again; the app may be called again; the entry's id keeps it single
+func (p *Pipeline) settle(a *attempt) {
+	m := a.message
+	switch {
+	case a.duplicate:
+		m.Ack()
+		p.settled(a, ResultDuplicate)
+	case a.decision.Verdict == policy.Ack:
+		p.remember(a)
+		m.Ack()
+		p.settled(a, ResultAck)
+	case a.decision.Verdict == policy.Drop:
+		p.remember(a)
+		m.Ack()
+		p.settled(a, ResultDrop)
+	case a.decision.Verdict == policy.Retry:
+		m.Nak(a.decision.Delay)
+		p.settled(a, ResultRetry)
+	case a.decision.Verdict == policy.DLQ && p.DLQ:
+		p.graves.add(p.deadLetter(a)) // settled when the DLQ confirmed it
+	case a.decision.Verdict == policy.DLQ:
+		p.Log.Error("a dead letter is discarded: the dlq is not enabled", slog.Uint64("sequence", m.Sequence), slog.String("reason", string(a.decision.Reason)))
+		m.Term(string(a.decision.Reason))
+		p.settled(a, ResultDLQ)
+	default:
+		m.HandBack() // cut off by a stop: not an attempt
+	}
+}
+
+// remember comes between the app's answer and the ack, never before the answer.
+func (p *Pipeline) remember(a *attempt) {
+	if p.memory != nil {
+		p.memory.Remember(a.key)
+	}
+}
+
+func (p *Pipeline) settled(a *attempt, r Result) {
+	m := a.message
+	text := a.result.Error
+	if text == "" {
+		text = a.result.Reason
+	}
+	p.Observer.Settled(&Settled{
+		Subject: m.Subject, Sequence: m.Sequence, Delivered: m.Delivered,
+		Result: r, Reason: a.decision.Reason, Status: a.result.Status, Error: text,
+		Delay: a.decision.Delay, Duration: a.result.Duration, Latency: time.Since(m.Stored),
+	})
+}
+
+// deadLetter is an attempt on its way to the DLQ.
+func (p *Pipeline) deadLetter(a *attempt) *deadLetter {
+	text := a.result.Error
+	if text == "" {
+		text = a.result.Reason
+	}
+	return &deadLetter{
+		attempt: *a,
+		letter: jetstream.DeadLetter{
+			Message: a.message, Deliveries: a.message.Delivered, Reason: string(a.decision.Reason), Status: a.result.Status,
+			Error: text, Response: a.result.Response, FailedAt: time.Now(),
+		},
+	}
+}

@@ -1,0 +1,319 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// Manage says what the sidecar may do with the durable.
+type Manage string
+
+// What the sidecar may do with the durable.
+const (
+	ManageCreate Manage = "create" // make it if it is missing, never change it
+	ManageUpdate Manage = "update" // also change one that differs
+	ManageNone   Manage = "none"   // neither create nor update
+)
+
+// Start says where a durable made here begins.
+type Start struct {
+	Policy natsjs.DeliverPolicy
+	Seq    uint64    // for DeliverByStartSequencePolicy
+	Time   time.Time // for DeliverByStartTimePolicy
+}
+
+// ConsumerConfig is one durable and how it is served.
+type ConsumerConfig struct {
+	Stream         string
+	Durable        string
+	FilterSubjects []string
+	Manage         Manage
+	Start          Start
+	AckWait        time.Duration
+	MaxAckPending  int
+	Replicas       int
+	Concurrency    int   // messages in work at most
+	Prefetch       int   // leased beyond those
+	MaxBytes       int64 // leased bytes at most; one message is always allowed
+	AckAsync       bool  // send each verdict once, unconfirmed
+}
+
+// incarnation tells a stream and durable from ones of the same names made later.
+type incarnation struct {
+	stream, consumer time.Time // when each was created
+}
+
+// binding is a durable as it was found.
+type binding struct {
+	incarnation
+	info *natsjs.ConsumerInfo
+}
+
+// wanted is the durable as the configuration describes it: no server-side limit on deliveries and no BackOff, so
+// that a crash in the last delivery still gets its message redelivered.
+func (c *ConsumerConfig) wanted() natsjs.ConsumerConfig {
+	w := natsjs.ConsumerConfig{
+		Durable:       c.Durable,
+		AckPolicy:     natsjs.AckExplicitPolicy,
+		AckWait:       c.AckWait,
+		MaxDeliver:    -1,
+		MaxAckPending: c.MaxAckPending,
+		Replicas:      c.Replicas,
+		DeliverPolicy: c.Start.Policy,
+	}
+	switch c.Start.Policy {
+	case natsjs.DeliverByStartSequencePolicy:
+		w.OptStartSeq = c.Start.Seq
+	case natsjs.DeliverByStartTimePolicy:
+		t := c.Start.Time
+		w.OptStartTime = &t
+	}
+	switch len(c.FilterSubjects) {
+	case 0:
+		if c.Start.Policy == natsjs.DeliverLastPerSubjectPolicy {
+			w.FilterSubject = ">" // the server asks for one
+		}
+	case 1:
+		w.FilterSubject = c.FilterSubjects[0]
+	default:
+		w.FilterSubjects = c.FilterSubjects
+	}
+	return w
+}
+
+// bindOnce finds the durable, makes or updates it where that is allowed, and refuses one that cannot be served.
+func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
+	stream, err := s.conn.streamInfo(ctx, s.cfg.Stream)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
+	switch {
+	case err == nil && s.cfg.Manage == ManageUpdate:
+		info, err = s.update(ctx, info)
+	case errors.Is(err, ErrConsumerNotFound) && s.cfg.Manage != ManageNone:
+		info, err = s.create(ctx, stream)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if why := refusal(info); why != "" {
+		return nil, fmt.Errorf("%w: %s", ErrRefused, why)
+	}
+	return &binding{incarnation: incarnation{stream.Created, info.Created}, info: info}, nil
+}
+
+// create makes the durable. One that vanished while this process served it continues after the ack floor last seen;
+// a work queue has in it just what is not done.
+func (s *Source) create(ctx context.Context, stream *natsjs.StreamInfo) (*natsjs.ConsumerInfo, error) {
+	want := s.cfg.wanted()
+	if last := s.lastSeen; last != nil && last.stream.Equal(stream.Created) {
+		want.OptStartSeq, want.OptStartTime = 0, nil
+		if stream.Config.Retention == natsjs.LimitsPolicy {
+			want.DeliverPolicy, want.OptStartSeq = natsjs.DeliverByStartSequencePolicy, last.floor+1
+		} else {
+			want.DeliverPolicy = natsjs.DeliverAllPolicy
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	cons, err := s.conn.js.CreateConsumer(ctx, s.cfg.Stream, want)
+	if errors.Is(err, natsjs.ErrConsumerExists) {
+		return s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable) // another sidecar made it just now
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating durable %s: %w", s.cfg.Durable, err)
+	}
+	s.log.Info("created the durable", slog.String("start", startText(want)))
+	return cons.CachedInfo(), nil
+}
+
+func startText(c natsjs.ConsumerConfig) string {
+	switch c.DeliverPolicy {
+	case natsjs.DeliverByStartSequencePolicy:
+		return fmt.Sprintf("sequence %d", c.OptStartSeq)
+	case natsjs.DeliverByStartTimePolicy:
+		return c.OptStartTime.Format(time.RFC3339)
+	default:
+		return c.DeliverPolicy.String()
+	}
+}
+
+// update changes what differs and may be changed: everything but where the durable started.
+func (s *Source) update(ctx context.Context, info *natsjs.ConsumerInfo) (*natsjs.ConsumerInfo, error) {
+	if len(changeable(Differences(info.Config, s.cfg))) == 0 || refusal(info) != "" {
+		return info, nil
+	}
+	want, w := info.Config, s.cfg.wanted()
+	want.FilterSubject, want.FilterSubjects = w.FilterSubject, w.FilterSubjects
+	want.AckWait, want.MaxAckPending, want.MaxDeliver, want.BackOff = w.AckWait, w.MaxAckPending, w.MaxDeliver, nil
+	if w.Replicas != 0 {
+		want.Replicas = w.Replicas
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	cons, err := s.conn.js.UpdateConsumer(ctx, s.cfg.Stream, want)
+	if err != nil {
+		s.log.Warn("the durable differs from the configuration and could not be updated", slog.String("error", err.Error()))
+		return info, nil
+	}
+	s.log.Info("updated the durable to the configuration")
+	return cons.CachedInfo(), nil
+}
+
+// refusal says why a durable cannot be served rightly, or nothing.
+func refusal(info *natsjs.ConsumerInfo) string {
+	c := info.Config
+	switch {
+	case c.DeliverSubject != "":
+		return "it is a push consumer; the sidecar pulls"
+	case c.AckPolicy != natsjs.AckExplicitPolicy:
+		return fmt.Sprintf("its ack policy is %s; it must be explicit", c.AckPolicy)
+	case c.HeadersOnly:
+		return "it delivers headers only; the app would get empty bodies"
+	case len(c.PriorityGroups) > 0:
+		return "it has priority groups, which are not supported yet"
+	}
+	return ""
+}
+
+// Difference is one field in which a durable differs from the configuration.
+type Difference struct {
+	Field, Server, Configured string
+}
+
+// String is the difference in words.
+func (d Difference) String() string {
+	return fmt.Sprintf("%s is %s on the server, configured %s", d.Field, d.Server, d.Configured)
+}
+
+// startFields cannot be changed on a durable that exists.
+const startFields = "deliver_policy"
+
+func changeable(ds []Difference) []Difference {
+	return slices.DeleteFunc(slices.Clone(ds), func(d Difference) bool { return d.Field == startFields })
+}
+
+// Differences lists the fields in which a durable differs from the configuration.
+func Differences(have natsjs.ConsumerConfig, cfg ConsumerConfig) []Difference {
+	want := cfg.wanted()
+	var ds []Difference
+	add := func(differs bool, field string, server, configured any) {
+		if differs {
+			ds = append(ds, Difference{field, fmt.Sprint(server), fmt.Sprint(configured)})
+		}
+	}
+	hf, wf := filters(have), filters(want)
+	add(!slices.Equal(hf, wf), "filter_subjects", hf, wf)
+	add(startText(have) != startText(want), startFields, startText(have), startText(want))
+	add(have.AckWait != want.AckWait && len(have.BackOff) == 0, "ack_wait", have.AckWait, want.AckWait)
+	add(have.MaxAckPending != want.MaxAckPending, "max_ack_pending", have.MaxAckPending, want.MaxAckPending)
+	add(want.Replicas != 0 && have.Replicas != want.Replicas, "replicas", have.Replicas, want.Replicas)
+	add(have.MaxDeliver > 0, "max_deliver (the server's)", have.MaxDeliver, "no limit")
+	add(len(have.BackOff) > 0, "backoff", have.BackOff, "none")
+	return ds
+}
+
+func filters(c natsjs.ConsumerConfig) []string {
+	fs := slices.Clone(c.FilterSubjects)
+	if c.FilterSubject != "" {
+		fs = append(fs, c.FilterSubject)
+	}
+	slices.Sort(fs)
+	return fs
+}
+
+// warnings are what an operator should know of a durable that is served.
+func (s *Source) warnings(b *binding) []string {
+	var ws []string
+	for _, d := range Differences(b.info.Config, s.cfg) {
+		ws = append(ws, d.String())
+	}
+	if len(b.info.Config.BackOff) > 0 {
+		ws = append(ws, "its BackOff distorts the delays of retries")
+	}
+	if n := b.info.Config.MaxAckPending; n > 0 && n < s.cfg.Concurrency+s.cfg.Prefetch {
+		ws = append(ws, fmt.Sprintf("max_ack_pending %d is below concurrency + prefetch %d, so it bounds what is leased", n, s.cfg.Concurrency+s.cfg.Prefetch))
+	}
+	return ws
+}
+
+// ackWait is the shortest time the server waits for a verdict: with a BackOff, its shortest step.
+func ackWait(c natsjs.ConsumerConfig) time.Duration {
+	d := c.AckWait
+	for _, b := range c.BackOff {
+		if d <= 0 || b < d {
+			d = b
+		}
+	}
+	if d <= 0 {
+		d = 30 * time.Second
+	}
+	return d
+}
+
+func (c *Conn) streamInfo(ctx context.Context, stream string) (*natsjs.StreamInfo, error) {
+	var info natsjs.StreamInfo
+	if err := c.api(ctx, "STREAM.INFO."+stream, &info); err != nil {
+		return nil, apiError(fmt.Sprintf("looking up stream %s", stream), err)
+	}
+	return &info, nil
+}
+
+func (c *Conn) consumerInfo(ctx context.Context, stream, durable string) (*natsjs.ConsumerInfo, error) {
+	var info natsjs.ConsumerInfo
+	if err := c.api(ctx, "CONSUMER.INFO."+stream+"."+durable, &info); err != nil {
+		return nil, apiError(fmt.Sprintf("looking up durable %s of stream %s", durable, stream), err)
+	}
+	return &info, nil
+}
+
+// apiError puts the sentinels of this package into an error of the JetStream API.
+func apiError(doing string, err error) error {
+	var api *natsjs.APIError
+	switch {
+	case errors.As(err, &api) && api.ErrorCode == natsjs.JSErrCodeStreamNotFound:
+		return fmt.Errorf("%s: %w", doing, ErrStreamNotFound)
+	case errors.As(err, &api) && api.ErrorCode == natsjs.JSErrCodeConsumerNotFound:
+		return fmt.Errorf("%s: %w", doing, ErrConsumerNotFound)
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%s: JetStream does not answer (not enabled for this account, or no leader now)", doing)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return fmt.Errorf("%s: no answer from JetStream within %s (it may be starting, or the user may lack permission)", doing, apiTimeout)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+// gone reports whether the error says for sure that the stream or durable is not there.
+func gone(err error) bool {
+	return errors.Is(err, ErrStreamNotFound) || errors.Is(err, ErrConsumerNotFound)
+}
+
+// oneLine makes s fit one line of a log or header: control characters become spaces, invalid UTF-8 becomes '?', and
+// at most n bytes are kept.
+func oneLine(s string, n int) string {
+	s = strings.ToValidUTF8(s, "?")
+	s = strings.Map(func(r rune) rune {
+		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, s)
+	s = strings.TrimSpace(s)
+	if len(s) > n {
+		for n > 0 && s[n]&0xc0 == 0x80 {
+			n--
+		}
+		s = strings.TrimSpace(s[:n])
+	}
+	return s
+}

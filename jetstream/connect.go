@@ -1,0 +1,304 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// apiTimeout bounds one request to the JetStream API.
+	apiTimeout = 3 * time.Second
+	// quietFor is how long a repeated complaint about the connection stays out of the log.
+	quietFor = 30 * time.Second
+)
+
+// Conn is one connection to NATS, shared by all consumers of a process. It reconnects for ever.
+type Conn struct {
+	nc     *nats.Conn
+	js     natsjs.JetStream
+	prefix string // of the JetStream API, with the final dot
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	watchers map[int]func(connected bool)
+	nextID   int
+	quiet    map[string]time.Time // when a complaint was last logged
+	closed   chan struct{}
+}
+
+// Dial makes a connection. It returns at once, also when no server can be reached: connecting goes on in the
+// background, with jittered backoff, for ever. Errors are about the configuration only.
+func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
+	c := &Conn{prefix: apiPrefix(cfg), log: log, watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, closed: make(chan struct{})}
+	opts, err := c.options(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
+		return nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
+	}
+	if !c.nc.IsConnected() {
+		c.complain("connect", "nats is not reachable, trying on", slog.String("error", c.lastError()))
+	}
+	c.js, err = c.newJetStream(cfg)
+	if err != nil {
+		c.nc.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Conn) newJetStream(cfg Config) (natsjs.JetStream, error) {
+	opt := natsjs.WithDefaultTimeout(apiTimeout)
+	switch {
+	case cfg.APIPrefix != "":
+		return natsjs.NewWithAPIPrefix(c.nc, strings.TrimSuffix(cfg.APIPrefix, "."), opt)
+	case cfg.Domain != "":
+		return natsjs.NewWithDomain(c.nc, cfg.Domain, opt)
+	default:
+		return natsjs.New(c.nc, opt)
+	}
+}
+
+func apiPrefix(cfg Config) string {
+	switch {
+	case cfg.APIPrefix != "":
+		return strings.TrimSuffix(cfg.APIPrefix, ".") + "."
+	case cfg.Domain != "":
+		return "$JS." + cfg.Domain + ".API."
+	default:
+		return "$JS.API."
+	}
+}
+
+func (c *Conn) options(cfg Config) ([]nats.Option, error) {
+	opts := []nats.Option{
+		nats.Name(cfg.Name),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // credentials can be given back: never close for good
+		nats.Timeout(2 * time.Second),
+		nats.PingInterval(10 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.CustomReconnectDelay(reconnectDelay),
+		// Nothing is buffered over a reconnect: an ack that waited there could reach a stream made anew.
+		nats.ReconnectBufSize(-1),
+		nats.ConnectHandler(c.onConnect),
+		nats.ReconnectHandler(c.onConnect),
+		nats.DisconnectErrHandler(c.onDisconnect),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.complain("connect", "nats is not reachable, trying on", slog.String("error", oneLine(err.Error(), 300)))
+		}),
+		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.onAsyncError(err) }),
+	}
+	auth, err := authOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := tlsOptions(cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(opts, auth...), secure...), nil
+}
+
+func authOptions(cfg Config) ([]nats.Option, error) {
+	switch {
+	case cfg.CredsFile != "":
+		if _, err := os.Stat(cfg.CredsFile); err != nil {
+			return nil, fmt.Errorf("nats.creds_file: %w", err)
+		}
+		return []nats.Option{nats.UserCredentials(cfg.CredsFile)}, nil
+	case cfg.NkeySeedFile != "":
+		opt, err := nats.NkeyOptionFromSeed(cfg.NkeySeedFile)
+		if err != nil {
+			return nil, fmt.Errorf("nats.nkey_seed_file: %w", err)
+		}
+		return []nats.Option{opt}, nil
+	case cfg.Token != "":
+		return []nats.Option{nats.Token(cfg.Token)}, nil
+	case cfg.User != "":
+		return []nats.Option{nats.UserInfo(cfg.User, cfg.Password)}, nil
+	default:
+		return nil, nil
+	}
+}
+
+func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
+	var opts []nats.Option
+	if cfg.HandshakeFirst {
+		opts = append(opts, nats.TLSHandshakeFirst())
+	}
+	if cfg.CAFile == "" && cfg.CertFile == "" && cfg.ServerName == "" {
+		return opts, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cfg.ServerName}
+	if cfg.CAFile != "" {
+		pem, err := os.ReadFile(cfg.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("nats.tls.ca_file: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("nats.tls.ca_file: %s holds no certificate", cfg.CAFile)
+		}
+	}
+	if cfg.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nats.tls.cert_file: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{cert}
+	}
+	return append(opts, nats.Secure(conf)), nil
+}
+
+// reconnectDelay waits 50 ms after the first round over all servers, then doubles to 4 s, half of it random.
+func reconnectDelay(attempts int) time.Duration {
+	d := min(50*time.Millisecond<<min(max(attempts-1, 0), 7), 4*time.Second)
+	return d/2 + rand.N(d/2)
+}
+
+// Connected reports whether there is a connection now.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Flush waits until the server has processed everything sent so far.
+func (c *Conn) Flush(ctx context.Context) error { return c.nc.FlushWithContext(ctx) }
+
+// Close closes the connection and waits until its callbacks have ended.
+func (c *Conn) Close() {
+	c.nc.Close()
+	<-c.closed
+}
+
+// watch calls f at each change of the connection, until the returned func is called.
+func (c *Conn) watch(f func(connected bool)) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := c.nextID
+	c.nextID++
+	c.watchers[id] = f
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.watchers, id)
+	}
+}
+
+func (c *Conn) notify(connected bool) {
+	c.mu.Lock()
+	fs := make([]func(bool), 0, len(c.watchers))
+	for _, f := range c.watchers {
+		fs = append(fs, f)
+	}
+	c.mu.Unlock()
+	for _, f := range fs {
+		f(connected)
+	}
+}
+
+func (c *Conn) onConnect(nc *nats.Conn) {
+	c.mu.Lock()
+	delete(c.quiet, "connect")
+	c.mu.Unlock()
+	c.log.Info("connected to nats", slog.String("server", nc.ConnectedUrlRedacted()), slog.String("version", nc.ConnectedServerVersion()))
+	c.notify(true)
+}
+
+func (c *Conn) onDisconnect(nc *nats.Conn, err error) {
+	if nc.IsClosed() {
+		return
+	}
+	msg := "connection closed"
+	if err != nil {
+		msg = oneLine(err.Error(), 300)
+	}
+	c.log.Warn("disconnected from nats", slog.String("error", msg))
+	c.notify(false)
+}
+
+func (c *Conn) onAsyncError(err error) {
+	if errors.Is(err, nats.ErrBadHeaderMsg) {
+		return // seen on the message itself, and counted there
+	}
+	text := oneLine(err.Error(), 300)
+	c.complain(text, "nats reported an error", slog.String("error", text))
+}
+
+// complain logs a warning, but not the same one again within quietFor.
+func (c *Conn) complain(key, msg string, attrs ...slog.Attr) {
+	now := time.Now()
+	c.mu.Lock()
+	last, seen := c.quiet[key]
+	if seen && now.Sub(last) < quietFor {
+		c.mu.Unlock()
+		return
+	}
+	if len(c.quiet) >= 100 {
+		clear(c.quiet)
+	}
+	c.quiet[key] = now
+	c.mu.Unlock()
+	c.log.LogAttrs(context.Background(), slog.LevelWarn, msg, attrs...)
+}
+
+func (c *Conn) lastError() string {
+	if err := c.nc.LastError(); err != nil {
+		return oneLine(err.Error(), 300)
+	}
+	return "no server answered"
+}
+
+// api sends one request to the JetStream API and decodes its answer into out. A refusal by the server is a *natsjs.APIError.
+func (c *Conn) api(ctx context.Context, subject string, out any) error {
+	if !c.Connected() {
+		return ErrNotConnected
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	msg, err := c.nc.RequestWithContext(ctx, c.prefix+subject, nil)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Error *natsjs.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return fmt.Errorf("decoding the answer to %s: %w", subject, err)
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	return json.Unmarshal(msg.Data, out)
+}
+
+// redact takes user and password of the configured URLs out of an error's text.
+func redact(err error, cfg Config) error {
+	text := err.Error()
+	for _, s := range cfg.URLs {
+		u, perr := url.Parse(s)
+		if perr != nil || u.User == nil {
+			continue
+		}
+		text = strings.ReplaceAll(text, u.User.String()+"@", "")
+		if p, ok := u.User.Password(); ok && p != "" {
+			text = strings.ReplaceAll(text, p, "[redacted]")
+		}
+	}
+	return errors.New(text)
+}

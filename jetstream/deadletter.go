@@ -1,0 +1,266 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// DeadLetterWindow is the duplicate window of a DLQ stream made here: within it an entry that is stored again, after a
+// crash between the DLQ's confirmation and the term, is stored once.
+const DeadLetterWindow = time.Hour
+
+// putTimeout bounds one try to store an entry.
+const putTimeout = 5 * time.Second
+
+// DeadLetter is why a message is moved to the DLQ.
+type DeadLetter struct {
+	Message *Message
+	// Deliveries is how often the message had been delivered when it was decided.
+	Deliveries uint64
+	Reason     string // one word, see package policy
+	Status     int    // HTTP status; 0 if there was no answer
+	Error      string // error, or what the app gave as Sidecar-Reason
+	Response   []byte // the start of the app's answer
+	FailedAt   time.Time
+}
+
+// DeadLetters stores the dead letters of one consumer.
+type DeadLetters struct {
+	conn             *Conn
+	cfg              DeadLetterConfig
+	source, consumer string // the source stream and its durable
+	name, pattern    string // the DLQ stream and the subjects of it that belong to this source stream
+	log              *slog.Logger
+
+	mu     sync.Mutex
+	detail string // why it cannot take an entry; empty when it can, as far as is known
+	maxMsg int    // the DLQ stream's limit, 0 if none
+	depth  uint64
+}
+
+// NewDeadLetters prepares to store the dead letters of a stream's durable.
+func NewDeadLetters(conn *Conn, cfg DeadLetterConfig, stream, durable string, log *slog.Logger) *DeadLetters {
+	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet"}
+	d.name = DeadLetterStream(cfg, stream, durable)
+	d.pattern = DeadLetterPattern(cfg, stream)
+	return d
+}
+
+// DeadLetterStream is the name of the DLQ stream of a durable.
+func DeadLetterStream(cfg DeadLetterConfig, stream, durable string) string {
+	return strings.NewReplacer("{stream}", stream, "{consumer}", durable).Replace(cfg.Stream)
+}
+
+// DeadLetterPattern is the subject pattern under which the DLQ stream listens for a source stream's dead letters.
+func DeadLetterPattern(cfg DeadLetterConfig, stream string) string {
+	return strings.NewReplacer("{stream}", stream, "{consumer}", "*", "{subject}", ">").Replace(cfg.Subject)
+}
+
+// Stream is the name of the DLQ stream.
+func (d *DeadLetters) Stream() string { return d.name }
+
+// State reports whether the DLQ can take an entry, as far as is known, why not, and how many entries it has.
+func (d *DeadLetters) State() (ok bool, detail string, depth uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.detail == "", d.detail, d.depth
+}
+
+func (d *DeadLetters) setState(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		d.detail = ""
+	} else {
+		d.detail = oneLine(err.Error(), 300)
+	}
+}
+
+// Ensure makes the DLQ stream if it is missing, and adds its subjects to one that exists, where the configuration
+// allows; else it only looks whether the stream is there and listens.
+func (d *DeadLetters) Ensure(ctx context.Context) error {
+	err := d.ensure(ctx)
+	d.setState(err)
+	return err
+}
+
+func (d *DeadLetters) ensure(ctx context.Context) error {
+	info, err := d.conn.streamInfo(ctx, d.name)
+	switch {
+	case errors.Is(err, ErrStreamNotFound) && d.cfg.Create:
+		info, err = d.create(ctx)
+	case err == nil && !listens(info.Config.Subjects, d.pattern) && d.cfg.Create:
+		info, err = d.addSubjects(ctx, info.Config)
+	}
+	if err != nil {
+		return err
+	}
+	if !listens(info.Config.Subjects, d.pattern) {
+		return fmt.Errorf("DLQ stream %s does not listen on %s", d.name, d.pattern)
+	}
+	if info.Config.Sealed {
+		return fmt.Errorf("DLQ stream %s is sealed", d.name)
+	}
+	d.mu.Lock()
+	d.maxMsg, d.depth = max(int(info.Config.MaxMsgSize), 0), info.State.Msgs
+	d.mu.Unlock()
+	return full(info)
+}
+
+// full reports that a DLQ stream has reached a limit at which it refuses entries.
+func full(info *natsjs.StreamInfo) error {
+	c, st := info.Config, info.State
+	if c.Discard == natsjs.DiscardNew && (c.MaxBytes > 0 && st.Bytes >= uint64(c.MaxBytes) || c.MaxMsgs > 0 && st.Msgs >= uint64(c.MaxMsgs)) {
+		return fmt.Errorf("DLQ stream %s is full: %d entries, %d bytes", c.Name, st.Msgs, st.Bytes)
+	}
+	return nil
+}
+
+func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
+	replicas := d.cfg.Replicas
+	if replicas == 0 {
+		source, err := d.conn.streamInfo(ctx, d.source)
+		if err != nil {
+			return nil, err
+		}
+		replicas = source.Config.Replicas
+	}
+	maxBytes := d.cfg.MaxBytes
+	if maxBytes == 0 {
+		maxBytes = -1
+	}
+	window := DeadLetterWindow
+	if d.cfg.MaxAge > 0 {
+		window = min(window, d.cfg.MaxAge)
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	stream, err := d.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+		Name:        d.name,
+		Description: "dead letters of " + d.source,
+		Subjects:    []string{d.pattern},
+		Storage:     natsjs.FileStorage,
+		Discard:     natsjs.DiscardNew,
+		MaxAge:      d.cfg.MaxAge,
+		MaxBytes:    maxBytes,
+		Replicas:    max(replicas, 1),
+		AllowDirect: true,
+		Duplicates:  window,
+	})
+	if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
+		return d.conn.streamInfo(ctx, d.name) // another sidecar made it just now
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating DLQ stream %s: %w", d.name, err)
+	}
+	d.log.Info("created the dlq stream", slog.String("dlq_stream", d.name), slog.String("subjects", d.pattern))
+	return stream.CachedInfo(), nil
+}
+
+// addSubjects makes an existing DLQ stream listen on the pattern too. Subjects that the pattern includes are taken out:
+// a stream's subjects must not overlap.
+func (d *DeadLetters) addSubjects(ctx context.Context, cfg natsjs.StreamConfig) (*natsjs.StreamInfo, error) {
+	cfg.Subjects = slices.DeleteFunc(slices.Clone(cfg.Subjects), func(s string) bool { return includes(d.pattern, s) })
+	cfg.Subjects = append(cfg.Subjects, d.pattern)
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	stream, err := d.conn.js.UpdateStream(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("adding subject %s to DLQ stream %s: %w", d.pattern, d.name, err)
+	}
+	d.log.Info("added a subject to the dlq stream", slog.String("dlq_stream", d.name), slog.String("subject", d.pattern))
+	return stream.CachedInfo(), nil
+}
+
+func listens(subjects []string, pattern string) bool {
+	return slices.ContainsFunc(subjects, func(s string) bool { return includes(s, pattern) })
+}
+
+// includes reports whether every subject that matches pattern b matches pattern a.
+func includes(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i, t := range as {
+		switch {
+		case t == ">":
+			return len(bs) > i
+		case i >= len(bs), bs[i] == ">":
+			return false
+		case t != "*" && t != bs[i]:
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
+
+// Put stores a dead letter and returns once the DLQ stream confirmed it, with the number of original headers that were
+// left out. Storing the same dead letter again, within the stream's duplicate window, stores nothing.
+func (d *DeadLetters) Put(ctx context.Context, dl DeadLetter) (dropped int, err error) {
+	dropped, err = d.put(ctx, dl)
+	d.setState(err)
+	return dropped, err
+}
+
+func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (int, error) {
+	d.mu.Lock()
+	limit := int(d.conn.nc.MaxPayload())
+	if d.maxMsg > 0 {
+		limit = min(limit, d.maxMsg)
+	}
+	d.mu.Unlock()
+	msgs, dropped, err := d.entries(dl, limit)
+	if err != nil {
+		return 0, err
+	}
+	for _, msg := range msgs {
+		if err := d.publish(ctx, msg); err != nil {
+			return 0, err
+		}
+	}
+	return dropped, nil
+}
+
+func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) error {
+	if !d.conn.Connected() {
+		return ErrNotConnected
+	}
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	ack, err := d.conn.js.PublishMsg(ctx, msg)
+	switch {
+	case errors.Is(err, natsjs.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("storing in DLQ stream %s: no stream listens on %s", d.name, msg.Subject)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("storing in DLQ stream %s: not confirmed within %s", d.name, putTimeout)
+	case err != nil:
+		return fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)
+	case ack.Stream != d.name:
+		return fmt.Errorf("storing in DLQ stream %s: stream %s took it", d.name, ack.Stream)
+	}
+	return nil
+}
+
+// id is the same whenever the same dead letter is stored.
+func (d *DeadLetters) id(m *Message, replays int, part string) string {
+	b := make([]byte, 0, 96)
+	b = append(b, d.source...)
+	b = append(append(b, ':'), d.consumer...)
+	b = strconv.AppendUint(append(b, ':'), m.Sequence, 10)
+	b = strconv.AppendInt(append(b, ':'), m.Stored.UnixNano(), 10)
+	if replays > 0 {
+		b = strconv.AppendInt(append(b, ':'), int64(replays), 10)
+	}
+	if part != "" {
+		b = append(append(b, ':'), part...)
+	}
+	return string(b)
+}

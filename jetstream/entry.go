@@ -1,0 +1,213 @@
+package jetstream
+
+import (
+	"cmp"
+	"encoding/hex"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// The headers of a DLQ entry.
+const (
+	HeaderReason     = "Dlq-Reason"
+	HeaderStatus     = "Dlq-Status"
+	HeaderError      = "Dlq-Error"
+	HeaderResponse   = "Dlq-Response"
+	HeaderStream     = "Dlq-Stream"
+	HeaderConsumer   = "Dlq-Consumer"
+	HeaderSubject    = "Dlq-Subject"
+	HeaderSequence   = "Dlq-Sequence"
+	HeaderTimeStamp  = "Dlq-Time-Stamp"
+	HeaderMsgID      = "Dlq-Msg-Id"
+	HeaderDeliveries = "Dlq-Deliveries"
+	HeaderFailedAt   = "Dlq-Failed-At"
+	HeaderReplays    = "Dlq-Replays"
+	HeaderPart       = "Dlq-Part"
+)
+
+const (
+	// maxText is the longest text of one Dlq header, in bytes.
+	maxText = 1024
+	// maxHeaderBlock is the largest header block that JetStream stores (nats-server stream.go, processJetStreamMsg).
+	maxHeaderBlock = 65535
+	// maxSubject keeps a publish below the server's limit on a protocol line, 4096 bytes, beyond which it disconnects.
+	maxSubject = 3500
+)
+
+// commands are the headers that the server acts on at publish (nats-server stream.go), or sets itself: copied into a DLQ
+// entry they would make the stream refuse it, expire it, purge what is there, or say what is not true.
+var commands = []string{
+	"Nats-Msg-Id", "Nats-Expected-", "Nats-Rollup", "Nats-TTL", "Nats-Batch-", "Nats-Schedule", "Nats-Incr", "Nats-Counter-Sources",
+	"Nats-Marker-Reason", "Nats-Required-Api-Level", "Nats-Stream-Identity", "Nats-Trace-", "Nats-Pin-Id", "Nats-Stream-Source",
+	"Nats-Response-Type", "Nats-No-Masking", "Nats-Request-Info",
+}
+
+// isCommand reports whether a header must not be copied into another stream.
+func isCommand(name string) bool {
+	return slices.ContainsFunc(commands, func(c string) bool {
+		return len(name) >= len(c) && strings.EqualFold(name[:len(c)], c)
+	})
+}
+
+// entries makes the messages that store a dead letter within limit bytes: one, or two parts. What does not fit is left
+// out in this order: the response, the error, original headers from the largest on.
+func (d *DeadLetters) entries(dl DeadLetter, limit int) ([]*nats.Msg, int, error) {
+	replays := replaysOf(dl.Message.Header)
+	original, dropped := originals(dl.Message)
+	own := d.cause(dl, replays)
+	subject := d.subject(dl.Message.Subject)
+	build := func(body []byte, part string, original []header) *nats.Msg {
+		msg := &nats.Msg{Subject: subject, Data: body, Header: make(nats.Header, len(own)+len(original)+2)}
+		for _, h := range original {
+			msg.Header[h.name] = append(msg.Header[h.name], h.value)
+		}
+		for name, value := range own {
+			msg.Header[name] = []string{value}
+		}
+		msg.Header[natsjs.MsgIDHeader] = []string{d.id(dl.Message, replays, part)}
+		if part != "" {
+			msg.Header[HeaderPart] = []string{part}
+		}
+		return msg
+	}
+	fits := func(msg *nats.Msg) bool {
+		h := headerSize(msg.Header)
+		return h <= maxHeaderBlock && h+len(msg.Data) <= limit
+	}
+	msg := build(dl.Message.Body, "", original)
+	for _, name := range []string{HeaderResponse, HeaderError} {
+		if fits(msg) {
+			break
+		}
+		delete(own, name)
+		msg = build(dl.Message.Body, "", original)
+	}
+	slices.SortStableFunc(original, func(a, b header) int { return cmp.Compare(len(a.value)+len(a.name), len(b.value)+len(b.name)) })
+	kept := original
+	for !fits(msg) && len(kept) > 0 {
+		kept = kept[:len(kept)-1]
+		msg = build(dl.Message.Body, "", kept)
+	}
+	if fits(msg) {
+		return []*nats.Msg{msg}, dropped + len(original) - len(kept), nil
+	}
+	return d.parts(dl.Message.Body, original, dropped, build, fits)
+}
+
+// parts stores a body that does not fit beside the headers as two entries; the first has the original headers, as far as they fit.
+func (d *DeadLetters) parts(body []byte, original []header, dropped int, build func([]byte, string, []header) *nats.Msg, fits func(*nats.Msg) bool) ([]*nats.Msg, int, error) {
+	half := len(body) / 2
+	first, second := build(body[:half], "1/2", original), build(body[half:], "2/2", nil)
+	kept := original
+	for !fits(first) && len(kept) > 0 {
+		kept = kept[:len(kept)-1]
+		first = build(body[:half], "1/2", kept)
+	}
+	if !fits(first) || !fits(second) {
+		return nil, 0, ErrDeadLetterTooLarge
+	}
+	return []*nats.Msg{first, second}, dropped + len(original) - len(kept), nil
+}
+
+// cause is what an entry says of its message and of what went wrong.
+func (d *DeadLetters) cause(dl DeadLetter, replays int) map[string]string {
+	m := dl.Message
+	h := map[string]string{
+		HeaderReason:     dl.Reason,
+		HeaderStream:     d.source,
+		HeaderConsumer:   d.consumer,
+		HeaderSubject:    m.Subject,
+		HeaderSequence:   strconv.FormatUint(m.Sequence, 10),
+		HeaderTimeStamp:  m.Stored.UTC().Format(time.RFC3339Nano),
+		HeaderDeliveries: strconv.FormatUint(dl.Deliveries, 10),
+		HeaderFailedAt:   dl.FailedAt.UTC().Format(time.RFC3339Nano),
+	}
+	if dl.Status != 0 {
+		h[HeaderStatus] = strconv.Itoa(dl.Status)
+	}
+	if text := oneLine(dl.Error, maxText); text != "" {
+		h[HeaderError] = text
+	}
+	if text := oneLine(string(dl.Response), maxText); text != "" {
+		h[HeaderResponse] = text
+	}
+	if id := m.Header[natsjs.MsgIDHeader]; len(id) > 0 && id[0] != "" {
+		h[HeaderMsgID] = oneLine(id[0], maxText)
+	}
+	if replays > 0 {
+		h[HeaderReplays] = strconv.Itoa(replays)
+	}
+	return h
+}
+
+// subject is where an entry is stored. An original subject too long for it is replaced by a hash; Dlq-Subject has it whole.
+func (d *DeadLetters) subject(original string) string {
+	subject := strings.NewReplacer("{stream}", d.source, "{consumer}", d.consumer, "{subject}", original).Replace(d.cfg.Subject)
+	if len(subject) <= maxSubject {
+		return subject
+	}
+	sum := fnv.New128a()
+	sum.Write([]byte(original))
+	return d.subject("_long." + hex.EncodeToString(sum.Sum(nil)))
+}
+
+type header struct{ name, value string }
+
+// originals are the message's headers that go into the entry, in a fixed order, and the number of those that cannot.
+// Dlq headers of an earlier life are left out: an entry has its own, and headers do not grow with each replay.
+func originals(m *Message) (kept []header, dropped int) {
+	if m.HeaderLost {
+		dropped++
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
+		switch {
+		case isCommand(name), len(name) >= 4 && strings.EqualFold(name[:4], "Dlq-"):
+			continue
+		case !validName(name):
+			dropped += len(m.Header[name])
+			continue
+		}
+		for _, v := range m.Header[name] {
+			kept = append(kept, header{name, v})
+		}
+	}
+	return kept, dropped
+}
+
+// validName reports whether nats.go can publish a header of this name (nats.go, Header encoding).
+func validName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// replaysOf is how often a message was replayed to its stream.
+func replaysOf(h map[string][]string) int {
+	if v := h[HeaderReplays]; len(v) > 0 {
+		if n, err := strconv.Atoi(v[0]); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// headerSize is the size of a header block on the wire.
+func headerSize(h nats.Header) int {
+	n := len("NATS/1.0\r\n") + len("\r\n")
+	for name, values := range h {
+		for _, v := range values {
+			n += len(name) + len(": ") + len(v) + len("\r\n")
+		}
+	}
+	return n
+}

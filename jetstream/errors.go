@@ -1,0 +1,17 @@
+package jetstream
+
+import "errors"
+
+// Errors a caller can tell apart with errors.Is.
+var (
+	// ErrStreamNotFound means that the stream does not exist.
+	ErrStreamNotFound = errors.New("stream does not exist")
+	// ErrConsumerNotFound means that the durable does not exist.
+	ErrConsumerNotFound = errors.New("durable does not exist")
+	// ErrRefused means that the durable exists and cannot be served rightly, until it is changed on the server.
+	ErrRefused = errors.New("durable cannot be served")
+	// ErrNotConnected means that there is no connection to NATS now.
+	ErrNotConnected = errors.New("not connected to NATS")
+	// ErrDeadLetterTooLarge means that an entry does not fit the server's limits, not even in two parts.
+	ErrDeadLetterTooLarge = errors.New("dead letter does not fit the DLQ stream, not even in two parts")
+)

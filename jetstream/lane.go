@@ -1,0 +1,397 @@
+package jetstream
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// maxLanes is how many pull requests may be waiting at the server at a time.
+	maxLanes = 4
+	// pullExpires is how long a pull request waits at the server.
+	pullExpires = 30 * time.Second
+	// heartbeat is how often the server says that a pull request is still waiting.
+	heartbeat = time.Second
+	// silence is how long a waiting pull request may be silent before it is looked into.
+	silence = 2 * heartbeat
+	// secondLook is how long a pull request in doubt is given to be heard of, while others wait at the durable too.
+	secondLook = heartbeat + heartbeat/4
+	// smallBudget is the number of free bytes below which they are not divided among pull requests.
+	smallBudget = 64 << 10
+
+	noResponders = "503"
+)
+
+// lane is an inbox with at most one pull request waiting at the server. What arrives on it can be counted against that
+// request, and a status tells by its subject which request it is about: so the number of messages that may still come
+// is known exactly. After a reconnect the inbox stays subscribed, since the request may have outlived the connection.
+type lane struct {
+	sub    *nats.Subscription
+	inbox  string        // the reply subject of request n is inbox + n
+	closed chan struct{} // closed when nothing more can arrive
+
+	// Guarded by Source.mu.
+	number    uint64 // of the request
+	open      int    // messages it may still bring
+	bytes     int64  // bytes it may still bring; 0 without a limit
+	floor     uint64 // consumer sequence that whatever it brings is above
+	heard     bool   // something came for this request
+	proved    bool   // heard of, and then the durable was seen to be the one bound to: its deletion would be told here
+	lastHeard time.Time
+	doubted   bool // the request may be gone
+	doubtedAt time.Time
+	retired   bool // no new request; open counts until closed
+	gone      bool // belongs to a binding that was given up
+	lost      int  // as a ghost: messages it may have been sent that did not arrive
+	until     time.Time
+}
+
+// expected is how many messages may still come, besides those leased.
+func (s *Source) expected() int {
+	n := 0
+	for _, l := range s.lanes {
+		n += l.open
+	}
+	for _, l := range s.ghosts {
+		n += l.lost
+	}
+	return n
+}
+
+// refill asks for as many messages as may be leased besides those that are, once fewer than half the prefetch wait or are coming.
+func (s *Source) refill() {
+	if s.bound == nil || s.paused || s.stopped || s.rebind != "" || !s.conn.Connected() {
+		return
+	}
+	coming := s.expected()
+	free := s.width - len(s.leases) - coming
+	if free <= 0 || coming+len(s.ready) > s.cfg.Prefetch/2 {
+		return
+	}
+	if limit := s.bound.info.Config.MaxRequestBatch; limit > 0 {
+		free = min(free, limit)
+	}
+	free, budget := s.budget(free)
+	if free == 0 {
+		return
+	}
+	if l := s.freeLane(); l != nil {
+		s.pull(l, free, budget)
+	}
+}
+
+// budget divides the free bytes. A message that did not fit is asked for alone: with all that is free as soon as that is
+// more than what it did not fit, and without a limit once nothing is leased.
+func (s *Source) budget(batch int) (int, int64) {
+	coming, reserved := s.expected(), int64(0)
+	for _, l := range s.lanes {
+		reserved += l.bytes
+	}
+	free := s.cfg.MaxBytes - s.bytes - reserved
+	alone := len(s.leases) == 0 && coming == 0
+	switch {
+	case s.tooBig > 0 && alone && free <= s.tooBig, free <= 0 && alone:
+		return 1, 0
+	case free <= 0, s.tooBig > 0 && (coming > 0 || free <= s.tooBig):
+		return 0, 0
+	case s.tooBig == 0 && free/2 >= smallBudget:
+		free /= 2
+	}
+	if limit := int64(s.bound.info.Config.MaxRequestMaxBytes); limit > 0 {
+		free = min(free, limit)
+	}
+	return batch, free
+}
+
+// freeLane is a lane without a request, made if there are fewer than maxLanes.
+func (s *Source) freeLane() *lane {
+	for _, l := range s.lanes {
+		if l.open == 0 && !l.retired {
+			return l
+		}
+	}
+	if len(s.lanes) >= maxLanes {
+		return nil
+	}
+	l := &lane{inbox: s.conn.nc.NewRespInbox() + ".", closed: make(chan struct{})}
+	sub, err := s.conn.nc.Subscribe(l.inbox+"*", func(msg *nats.Msg) { s.receive(l, msg) })
+	if err != nil {
+		return nil // the connection is being closed
+	}
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		return nil
+	}
+	l.sub = sub
+	sub.SetClosedHandler(func(string) { s.laneClosed(l) })
+	s.lanes = append(s.lanes, l)
+	return l
+}
+
+// pull publishes a pull request.
+func (s *Source) pull(l *lane, batch int, budget int64) {
+	expires := pullExpires
+	if limit := s.bound.info.Config.MaxRequestExpires; limit > 0 {
+		expires = min(expires, limit)
+	}
+	req := make([]byte, 0, 128)
+	req = append(req, `{"expires":`...)
+	req = strconv.AppendInt(req, int64(expires), 10)
+	req = append(req, `,"batch":`...)
+	req = strconv.AppendInt(req, int64(batch), 10)
+	if budget > 0 {
+		req = append(req, `,"max_bytes":`...)
+		req = strconv.AppendInt(req, budget, 10)
+	}
+	req = append(req, `,"idle_heartbeat":`...)
+	req = strconv.AppendInt(req, int64(min(heartbeat, expires/2)), 10)
+	req = append(req, '}')
+	reply := l.inbox + strconv.FormatUint(l.number+1, 10)
+	if s.conn.nc.PublishRequest(s.nextSubject(), reply, req) != nil {
+		return // not connected: asked again after the reconnect
+	}
+	l.number++
+	l.open, l.bytes, l.floor = batch, budget, s.highest
+	l.heard, l.proved, l.doubted, l.lastHeard = false, false, false, time.Now()
+}
+
+func (s *Source) nextSubject() string {
+	return s.conn.prefix + "CONSUMER.MSG.NEXT." + s.cfg.Stream + "." + s.cfg.Durable
+}
+
+// receive takes what arrives on a lane.
+func (s *Source) receive(l *lane, msg *nats.Msg) {
+	if !fromJetStream(msg) {
+		s.control(l, msg)
+		return
+	}
+	m, seq, err := newMessage(msg)
+	if err != nil {
+		s.conn.complain("metadata", "a message came with a reply subject that makes no sense", slog.String("reply", oneLine(msg.Reply, 200)))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.gone || s.bound == nil {
+		return // from a binding that was given up: the server delivers it again
+	}
+	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
+	l.open = max(l.open-1, 0)
+	l.lost = max(l.lost-1, 0)
+	if l.bytes = max(l.bytes-m.size, 0); l.open == 0 {
+		l.bytes = 0
+	}
+	s.tooBig = 0
+	s.admit(l, m, seq)
+	s.refill()
+}
+
+// admit makes a delivery a lease.
+func (s *Source) admit(l *lane, m *Message, seq uint64) {
+	m.source, m.touchedAt = s, time.Now()
+	m.StreamCreated, m.MaxDeliver = s.bound.incarnation.stream, max(s.bound.info.Config.MaxDeliver, 0)
+	if old := s.leases[m.Sequence]; old != nil && s.merge(old, m) {
+		return
+	}
+	s.nonce++
+	m.nonce = s.nonce
+	s.leases[m.Sequence] = m
+	s.bytes += m.size
+	s.touched.add(m)
+	if m.Delivered == 1 {
+		s.widen()
+	}
+	if seq <= l.floor {
+		// The durable counts from the start again: it was made anew, or lost state in a crash. Which of them is asked first.
+		s.held = append(s.held, m)
+		s.suspect = true
+		s.wake()
+		return
+	}
+	l.floor, s.highest = seq, max(s.highest, seq)
+	s.offer(m)
+}
+
+func (s *Source) offer(m *Message) {
+	select {
+	case s.ready <- m:
+	default:
+		// More than can be leased: only after pulls that seemed dead came alive. It is delivered again later.
+		s.release(m)
+		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
+	}
+}
+
+// merge takes another delivery of a message that is leased here. The server knows one lease of it: there is one here too.
+func (s *Source) merge(old, again *Message) bool {
+	switch {
+	case old.verdict == "":
+		if !old.started {
+			old.Delivered = again.Delivered
+		}
+		old.reply, old.touchedAt = again.reply, again.touchedAt
+		s.touched.remove(old)
+		s.touched.add(old)
+	case isNak(old.verdict):
+		s.release(old) // the delay is over, or the nak was lost and the ack wait is: a new delivery
+		return false
+	default:
+		old.reply, old.sentAt = again.reply, time.Time{} // the verdict was lost: say it again
+		s.wake()
+	}
+	return true
+}
+
+// control takes a status from the server: about a pull request, told by its subject.
+func (s *Source) control(l *lane, msg *nats.Msg) {
+	status, text := msg.Header.Get("Status"), msg.Header.Get("Description")
+	if status == "" {
+		return
+	}
+	number, err := strconv.ParseUint(strings.TrimPrefix(msg.Subject, l.inbox), 10, 64)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || number != l.number || l.gone || s.bound == nil {
+		return
+	}
+	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
+	switch {
+	case status == "100":
+		return
+	case status == "409" && strings.Contains(text, "Consumer Deleted"):
+		s.rebind = "the durable was deleted"
+		s.wake()
+		return
+	case status == "409" && strings.Contains(text, "Leadership Change"):
+		// What was on its way may be lost: the new leader knows.
+		l.doubted, l.doubtedAt, s.suspect = true, time.Now().Add(-secondLook), true
+		s.wake()
+		return
+	case status == noResponders:
+		s.suspect = true
+		s.wake()
+	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
+		s.tooBig = max(s.tooBig, l.bytes)
+	case status == "400", status == "423", status == "409" && !strings.Contains(text, "Server Shutdown") && msg.Header.Get("Nats-Pending-Messages") == "":
+		s.conn.complain("pull "+text, "the server refused a pull request", slog.String("status", status), slog.String("error", oneLine(text, 200)))
+		s.rebind = "pull request refused: " + oneLine(text, 200)
+		s.wake()
+	}
+	s.returned(l, msg.Header.Get("Nats-Pending-Messages"))
+	s.refill()
+}
+
+// returned takes back what a request that ended did not bring.
+func (s *Source) returned(l *lane, pending string) {
+	n, err := strconv.Atoi(pending)
+	if err != nil {
+		n = l.open
+	}
+	l.open = max(l.open-max(n, 0), 0)
+	l.bytes = 0
+}
+
+// retireLanes ends the waiting requests: with the inbox gone the server keeps the messages. It returns the lanes that are
+// not closed yet.
+func (s *Source) retireLanes() []*lane {
+	var open []*lane
+	for _, l := range s.lanes {
+		if !l.retired {
+			l.retired = true
+			if s.conn.Connected() && s.bound != nil {
+				_ = l.sub.Drain() // fails only on a connection that is closed
+			} else {
+				_ = l.sub.Unsubscribe()
+			}
+		}
+		l.gone = l.gone || s.bound == nil
+		open = append(open, l)
+	}
+	return open
+}
+
+// laneClosed is called when nothing more can arrive on a lane.
+func (s *Source) laneClosed(l *lane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(l.closed)
+	s.lanes = without(s.lanes, l)
+	if l.doubted && !l.gone && l.open > 0 && s.bound != nil {
+		l.lost, l.open, l.until = l.open, 0, time.Now().Add(ackWait(s.bound.info.Config))
+		s.ghosts = append(s.ghosts, l)
+		s.suspect = true
+	}
+	s.wake()
+}
+
+func without(lanes []*lane, gone *lane) []*lane {
+	kept := lanes[:0]
+	for _, l := range lanes {
+		if l != gone {
+			kept = append(kept, l)
+		}
+	}
+	return kept
+}
+
+// watchLanes looks for requests that went silent, and forgets ghosts whose messages the server has taken back by now.
+func (s *Source) watchLanes(now time.Time) {
+	for _, l := range s.lanes {
+		if l.open > 0 && now.Sub(l.lastHeard) >= silence {
+			if !l.doubted {
+				l.doubted, l.doubtedAt = true, now
+			}
+			if now.Sub(s.evidence) > heartbeat/2 {
+				s.suspect = true
+				s.wake()
+			}
+		}
+	}
+	kept := s.ghosts[:0]
+	for _, l := range s.ghosts {
+		if l.lost > 0 && now.Before(l.until) {
+			kept = append(kept, l)
+			continue
+		}
+		_ = l.sub.Unsubscribe() // fails only if it is gone already
+	}
+	clear(s.ghosts[len(kept):])
+	s.ghosts = kept
+}
+
+// judgeLanes decides what became of requests in doubt. A request that is gone may have been sent messages that did not
+// arrive here: they stay leased at the server until the ack wait, so they count as leased here too, as far as there can be any.
+func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time) {
+	now := time.Now()
+	for _, l := range s.lanes {
+		l.proved = l.proved || l.heard && l.lastHeard.Before(asked)
+	}
+	unseen := 0
+	if info.Delivered.Consumer > s.highest {
+		unseen = int(min(info.Delivered.Consumer-s.highest, 1<<30))
+	}
+	elsewhere := max(info.NumAckPending-len(s.leases), 0) // leased at the server and not here: parked, others', or lost
+	for _, l := range s.ghosts {
+		l.lost = min(l.lost, elsewhere)
+		elsewhere -= l.lost
+	}
+	for _, l := range append([]*lane(nil), s.lanes...) {
+		switch {
+		case l.open == 0 || l.retired:
+		case info.NumWaiting == 0 && !l.doubted && asked.Sub(l.lastHeard) > heartbeat/2:
+			l.doubted, l.doubtedAt = true, now
+		case !l.doubted || l.lastHeard.After(asked):
+		case info.NumWaiting == 0, now.Sub(l.doubtedAt) >= secondLook && now.Sub(l.lastHeard) >= secondLook:
+			s.lanes = without(s.lanes, l)
+			l.retired = true
+			l.lost = min(l.open, unseen, elsewhere)
+			unseen, elsewhere = unseen-l.lost, elsewhere-l.lost
+			l.open, l.bytes, l.until = 0, 0, now.Add(ackWait(info.Config))
+			s.ghosts = append(s.ghosts, l)
+		}
+	}
+}

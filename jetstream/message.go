@@ -1,0 +1,303 @@
+package jetstream
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// resendAfter is how long a verdict waits for its confirmation before it is sent again; it doubles up to resendMax.
+	resendAfter = 2 * time.Second
+	resendMax   = 15 * time.Second
+	// forsakeAfter is how long after the ack wait a verdict is still sent again to a durable that is there and does
+	// not confirm it: it does not know the message any more (it lost state in a crash), and will deliver it again.
+	forsakeAfter = time.Minute
+	// freshEvidence is how old the knowledge that the durable was not made anew may be when a verdict is sent.
+	freshEvidence = 20 * time.Millisecond
+)
+
+// Message is one leased message. Exactly one of Ack, Nak, Term and HandBack settles it; each returns at once, and the
+// verdict is sent again in the background until the server confirmed it.
+type Message struct {
+	Subject   string
+	Header    map[string][]string // nil if there is none, or it cannot be parsed
+	Body      []byte
+	Sequence  uint64 // stream sequence
+	Delivered uint64 // this delivery's number, 1 on the first
+	Pending   uint64 // messages behind this one
+	Stored    time.Time
+	// StreamCreated and MaxDeliver are the stream's creation time and the server-side limit of the durable (0: none).
+	StreamCreated time.Time
+	MaxDeliver    int
+	// HeaderLost says that the message had a header block that could not be parsed.
+	HeaderLost bool
+
+	source *Source
+	reply  string
+	size   int64
+	nonce  uint64 // tells confirmations apart
+
+	// Guarded by source.mu.
+	started    bool
+	released   bool
+	verdict    string    // what was decided; empty: nothing yet
+	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
+	resend     time.Duration
+	decided    time.Time
+	touchedAt  time.Time // when the server last heard of the lease
+	prev, next *Message  // in the touch list
+}
+
+// Ack says that the message is done.
+func (m *Message) Ack() { m.source.settle(m, "+ACK") }
+
+// Nak asks for another delivery after the delay, which must be above 0.
+func (m *Message) Nak(delay time.Duration) {
+	m.source.settle(m, `-NAK {"delay": `+strconv.FormatInt(int64(max(delay, time.Millisecond)), 10)+`}`)
+}
+
+// Term says that the message must not be delivered again; the reason is seen in the server's advisory.
+func (m *Message) Term(reason string) {
+	if reason = oneLine(reason, 200); reason != "" {
+		reason = " " + reason
+	}
+	m.source.settle(m, "+TERM"+reason)
+}
+
+// HandBack gives the message back for another delivery at once, to any sidecar of the durable.
+func (m *Message) HandBack() { m.source.settle(m, "-NAK") }
+
+// isNak reports whether a verdict asks for another delivery.
+func isNak(verdict string) bool { return strings.HasPrefix(verdict, "-NAK") }
+
+// fromJetStream tells a message from a control message: by its reply subject, never by its headers.
+func fromJetStream(msg *nats.Msg) bool { return strings.HasPrefix(msg.Reply, "$JS.ACK.") }
+
+// newMessage reads what the server says of a message in its reply subject.
+func newMessage(msg *nats.Msg) (*Message, uint64, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, 0, err
+	}
+	m := &Message{
+		Subject: msg.Subject, Header: msg.Header, Body: msg.Data,
+		Sequence: meta.Sequence.Stream, Delivered: meta.NumDelivered, Pending: meta.NumPending, Stored: meta.Timestamp,
+		reply: msg.Reply, size: int64(msg.Size()),
+	}
+	m.HeaderLost = len(m.Header) == 0 && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data)+len("NATS/1.0\r\n\r\n")
+	return m, meta.Sequence.Consumer, nil
+}
+
+// begin marks a message as worked on. A lease that is lost, or may be by now, is not begun: the server delivers the
+// message again, perhaps to somebody else.
+func (s *Source) begin(m *Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.released {
+		return false
+	}
+	if s.expired(m, time.Now()) {
+		s.release(m)
+		return false
+	}
+	m.started = true
+	s.refill()
+	return true
+}
+
+// expired reports whether the server may have delivered the message again because it heard nothing for the ack wait.
+func (s *Source) expired(m *Message, now time.Time) bool {
+	return s.bound == nil || now.Sub(m.touchedAt) >= ackWait(s.bound.info.Config)
+}
+
+// settle decides a message. What is leased from a stream or durable that was made anew is dropped here, unsettled.
+func (s *Source) settle(m *Message, verdict string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if m.released || m.verdict != "" {
+		return
+	}
+	if isNak(verdict) && s.expired(m, now) {
+		// It may be in work elsewhere: a late nak would bring a third delivery while the second is in work.
+		s.release(m)
+		return
+	}
+	m.verdict, m.decided, m.resend = verdict, now, resendAfter
+	s.touched.remove(m) // an in-progress after the verdict would undo it
+	s.settling[m] = struct{}{}
+	s.widen()
+	if !s.mayPublish(now) || !s.send(m, now) {
+		s.wake() // sent by the serving loop, as soon as the durable is known to be the same
+		return
+	}
+	s.refill()
+}
+
+// mayPublish reports whether it is known that the durable was not made anew: a waiting pull would have been told, or it
+// was looked at just now (and where permissions allow it, an advisory tells of a deletion within about a millisecond).
+// Where it is not known, a look is asked for.
+func (s *Source) mayPublish(now time.Time) bool {
+	if s.bound == nil || s.suspect || s.rebind != "" || !s.conn.Connected() {
+		return false
+	}
+	if now.Sub(s.evidence) < freshEvidence {
+		return true
+	}
+	for _, l := range s.lanes {
+		if l.open > 0 && l.proved && !l.doubted && !l.retired {
+			return true
+		}
+	}
+	s.suspect = true
+	return false
+}
+
+// send publishes a verdict. It reports whether it was written to the connection.
+func (s *Source) send(m *Message, now time.Time) bool {
+	if s.cfg.AckAsync {
+		if s.conn.nc.Publish(m.reply, []byte(m.verdict)) != nil {
+			return false
+		}
+		s.release(m)
+		return true
+	}
+	b := make([]byte, 0, len(s.ackInbox)+42)
+	b = append(b, s.ackInbox...)
+	b = strconv.AppendUint(b, m.Sequence, 10)
+	b = append(b, '.')
+	b = strconv.AppendUint(b, m.nonce, 10)
+	err := s.conn.nc.PublishRequest(m.reply, string(b), []byte(m.verdict))
+	if err == nil {
+		m.sentAt = now
+	}
+	return err == nil
+}
+
+// confirmed handles the server's answer to a verdict.
+func (s *Source) confirmed(msg *nats.Msg) {
+	rest := strings.TrimPrefix(msg.Subject, s.ackInbox)
+	seqText, nonceText, _ := strings.Cut(rest, ".")
+	seq, err1 := strconv.ParseUint(seqText, 10, 64)
+	nonce, err2 := strconv.ParseUint(nonceText, 10, 64)
+	if err1 != nil || err2 != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.leases[seq]
+	if m == nil || m.nonce != nonce || m.verdict == "" {
+		return
+	}
+	if msg.Header.Get("Status") == noResponders {
+		// Nobody was there to hear it: not a confirmation.
+		m.sentAt = time.Time{}
+		s.suspect = true
+		s.wake()
+		return
+	}
+	s.release(m)
+	s.refill()
+}
+
+// sendWaiting sends verdicts that were not sent yet, or were not confirmed in time.
+func (s *Source) sendWaiting(now time.Time) {
+	patience := ackWait(s.bound.info.Config) + forsakeAfter
+	for m := range s.settling {
+		switch {
+		case m.sentAt.IsZero():
+			if !s.send(m, now) {
+				return
+			}
+		case now.Sub(m.decided) > patience:
+			s.release(m)
+		case now.Sub(m.sentAt) >= m.resend:
+			if now.Sub(s.evidence) > time.Second {
+				s.suspect = true // look first; sent at the next turn
+				s.wake()
+				return
+			}
+			m.resend = min(2*m.resend, resendMax)
+			if !s.send(m, now) {
+				return
+			}
+		}
+	}
+}
+
+// keepAlive tells the server that leases are worked on, at a third of the ack wait.
+func (s *Source) keepAlive(now time.Time) {
+	every := ackWait(s.bound.info.Config) / 3
+	for m := s.touched.first(); m != nil && now.Sub(m.touchedAt) >= every; m = s.touched.first() {
+		if s.expired(m, now) {
+			// It may be in work elsewhere by now. What was not begun here is dropped.
+			if s.touched.remove(m); !m.started {
+				s.release(m)
+			}
+			continue
+		}
+		if !s.mayPublish(now) {
+			s.wake()
+			return
+		}
+		if s.conn.nc.Publish(m.reply, []byte("+WPI")) != nil {
+			return
+		}
+		m.touchedAt = now
+		s.touched.remove(m)
+		s.touched.add(m)
+	}
+}
+
+// release ends a lease.
+func (s *Source) release(m *Message) {
+	if m.released {
+		return
+	}
+	m.released = true
+	s.touched.remove(m)
+	if s.leases[m.Sequence] == m {
+		delete(s.leases, m.Sequence)
+	}
+	s.bytes -= m.size
+	if _, ok := s.settling[m]; ok {
+		delete(s.settling, m)
+		if len(s.settling) == 0 {
+			for _, done := range s.idle {
+				close(done)
+			}
+			s.idle = nil
+		}
+	}
+}
+
+// widen lets one more message be leased, up to the limit.
+func (s *Source) widen() { s.width = min(s.width+1, s.limit()) }
+
+// touchList is a list of leases, least recently touched first. It is intrusive: adding and removing cost no allocation.
+type touchList struct{ root Message }
+
+func (l *touchList) init() { l.root.prev, l.root.next = &l.root, &l.root }
+
+func (l *touchList) first() *Message {
+	if l.root.next == &l.root {
+		return nil
+	}
+	return l.root.next
+}
+
+func (l *touchList) add(m *Message) {
+	m.prev, m.next = l.root.prev, &l.root
+	m.prev.next, m.next.prev = m, m
+}
+
+func (l *touchList) remove(m *Message) {
+	if m.next == nil {
+		return
+	}
+	m.prev.next, m.next.prev = m.next, m.prev
+	m.prev, m.next = nil, nil
+}

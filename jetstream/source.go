@@ -1,0 +1,460 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// infoEvery is how often the durable is looked at: for the metrics, the ack floor, and to notice that it was made anew.
+	infoEvery = 2 * time.Second
+	// bindEvery bounds the wait between two tries to find the stream and durable.
+	bindEvery = 2 * time.Second
+)
+
+// Source leases messages from one durable pull consumer and settles them.
+//
+// At most Concurrency + Prefetch messages are leased at a time, also over reconnects and leader changes: what was asked
+// for and may still come counts as leased, and a lease ends when the server confirmed the verdict. After every start
+// the bound begins with one and widens with each verdict or first delivery.
+type Source struct {
+	conn *Conn
+	cfg  ConsumerConfig
+	log  *slog.Logger
+
+	ready chan *Message // leased, nobody works on them yet
+	kick  chan struct{} // wakes the serving loop
+
+	mu       sync.Mutex
+	bound    *binding              // nil while there is no durable to serve
+	leases   map[uint64]*Message   // by stream sequence, until the verdict is confirmed
+	touched  touchList             // the leases that are kept alive, least recently touched first
+	settling map[*Message]struct{} // verdicts that are not confirmed yet
+	bytes    int64                 // of all leases
+	width    int                   // how many leases are allowed now
+	lanes    []*lane
+	ghosts   []*lane         // requests that are gone and may have been sent messages that did not arrive
+	held     []*Message      // arrived in doubt, not offered to the workers
+	paused   bool            // the app is away
+	stopped  bool            // no more pulling
+	highest  uint64          // consumer sequence seen
+	tooBig   int64           // a message did not fit this many free bytes
+	evidence time.Time       // when the durable was last known to be the one bound to
+	suspect  bool            // the durable may have been made anew: look before anything else is done
+	rebind   string          // why the binding must be given up; empty: it need not
+	idle     []chan struct{} // closed when nothing is settling
+
+	ackInbox string // verdicts are confirmed here
+	nonce    uint64
+
+	// Owned by Run.
+	lastSeen *lastSeen
+	warned   []string
+
+	status atomic.Pointer[Status]
+}
+
+// lastSeen is what a durable that vanished needs to continue.
+type lastSeen struct {
+	stream time.Time // when the stream was created
+	floor  uint64    // acknowledgement floor, a stream sequence
+}
+
+// Status is what is known of a source.
+type Status struct {
+	Bound      bool
+	Detail     string // why it is not bound
+	Pending    uint64 // not yet delivered
+	AckPending uint64 // delivered and not settled, by any client of the durable
+}
+
+// NewSource prepares to serve a durable. It starts nothing: see Run.
+func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
+	s := &Source{
+		conn: conn, cfg: cfg, log: log,
+		ready:    make(chan *Message, 2*(cfg.Concurrency+cfg.Prefetch)),
+		kick:     make(chan struct{}, 1),
+		leases:   map[uint64]*Message{},
+		settling: map[*Message]struct{}{},
+		width:    1,
+		paused:   true,
+	}
+	s.touched.init()
+	s.status.Store(&Status{Detail: "starting"})
+	return s
+}
+
+// limit is the lease bound.
+func (s *Source) limit() int { return s.cfg.Concurrency + s.cfg.Prefetch }
+
+// Status is what is known now.
+func (s *Source) Status() Status { return *s.status.Load() }
+
+// Leased is the number of messages leased now.
+func (s *Source) Leased() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.leases)
+}
+
+// Next waits for a message to work on. It returns nil when ctx ends.
+func (s *Source) Next(ctx context.Context) *Message {
+	for {
+		select {
+		case m := <-s.ready:
+			if s.begin(m) {
+				return m
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// TakeReady returns a message nobody works on yet, or nil if there is none: to hand back at a stop.
+func (s *Source) TakeReady() *Message {
+	select {
+	case m := <-s.ready:
+		return m
+	default:
+		return nil
+	}
+}
+
+// Requeue gives a message back to the workers of this process, still leased.
+func (s *Source) Requeue(m *Message) {
+	select {
+	case s.ready <- m:
+	default:
+		m.HandBack() // cannot happen: there are never more leases than room
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refill()
+}
+
+// Pause stops or resumes the pulling, for as long as the app is away. A source starts paused.
+func (s *Source) Pause(paused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused == paused {
+		return
+	}
+	s.paused = paused
+	if paused {
+		s.retireLanes()
+	} else {
+		s.refill()
+	}
+}
+
+// StopPulling ends the pulling for good and waits until nothing more can arrive, or ctx ends.
+func (s *Source) StopPulling(ctx context.Context) {
+	s.mu.Lock()
+	s.stopped = true
+	open := s.retireLanes()
+	s.mu.Unlock()
+	for _, l := range open {
+		select {
+		case <-l.closed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Flush waits until every verdict is confirmed, or ctx ends. It returns how many are not.
+func (s *Source) Flush(ctx context.Context) (unconfirmed int) {
+	s.mu.Lock()
+	if len(s.settling) == 0 {
+		s.mu.Unlock()
+		return 0
+	}
+	done := make(chan struct{})
+	s.idle = append(s.idle, done)
+	s.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.settling)
+}
+
+// Run finds the durable and serves it until ctx ends. It comes back by itself from everything that can happen to the
+// durable, the stream and the connection.
+func (s *Source) Run(ctx context.Context) error {
+	stopWatching := s.conn.watch(s.connectionChanged)
+	defer stopWatching()
+	subs, err := s.subscribe()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, sub := range subs {
+			_ = sub.Unsubscribe() // fails only on a connection that is closed
+		}
+	}()
+	for {
+		b := s.bind(ctx)
+		if b == nil {
+			return nil
+		}
+		s.serve(ctx, b)
+	}
+}
+
+// bind tries until the durable can be served. It returns nil when ctx ends.
+func (s *Source) bind(ctx context.Context) *binding {
+	said := ""
+	for ctx.Err() == nil {
+		b, err := s.bindOnce(ctx)
+		if err == nil {
+			s.welcome(b, said != "")
+			return b
+		}
+		if detail := oneLine(err.Error(), 300); ctx.Err() == nil && !errors.Is(err, ErrNotConnected) {
+			s.setDetail(detail)
+			if detail != said {
+				level := slog.LevelWarn
+				if errors.Is(err, ErrRefused) {
+					level = slog.LevelError
+				}
+				s.log.Log(ctx, level, "the durable cannot be served yet, trying on", slog.String("error", detail))
+				said = detail
+			}
+		} else {
+			s.setDetail(ErrNotConnected.Error())
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.kick:
+		case <-time.After(bindEvery/2 + rand.N(bindEvery/2)):
+		}
+	}
+	return nil
+}
+
+func (s *Source) welcome(b *binding, waited bool) {
+	if ws := s.warnings(b); !slices.Equal(ws, s.warned) {
+		for _, w := range ws {
+			s.log.Warn("the durable differs from the configuration and is served as it is", slog.String("difference", w))
+		}
+		s.warned = ws
+	}
+	if waited {
+		s.log.Info("serving the durable")
+	}
+}
+
+func (s *Source) setDetail(detail string) {
+	st := *s.status.Load()
+	st.Bound, st.Detail = false, detail
+	s.status.Store(&st)
+}
+
+// serve pulls, keeps alive and settles until the durable must be found again or ctx ends.
+func (s *Source) serve(ctx context.Context, b *binding) {
+	s.open(b)
+	tick := time.NewTicker(tickEvery(ackWait(b.info.Config)))
+	defer tick.Stop()
+	info := time.NewTicker(infoEvery)
+	defer info.Stop()
+	for ctx.Err() == nil {
+		s.turn(ctx)
+		if why := s.leaving(); why != "" {
+			s.log.Warn("the durable is lost, looking for it", slog.String("error", why))
+			s.setDetail(why)
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.kick:
+		case <-tick.C:
+		case <-info.C:
+			s.doubt()
+		}
+	}
+	s.shut()
+}
+
+// tickEvery is how often leases and pulls are looked after.
+func tickEvery(ackWait time.Duration) time.Duration {
+	return min(max(ackWait/12, 50*time.Millisecond), 500*time.Millisecond)
+}
+
+// turn is one round of looking after: first whether the durable is still the one bound to, where there is doubt, then
+// everything that is due.
+func (s *Source) turn(ctx context.Context) {
+	if s.inDoubt() {
+		s.look(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rebind != "" || s.suspect || !s.conn.Connected() {
+		return
+	}
+	now := time.Now()
+	s.sendWaiting(now)
+	s.keepAlive(now)
+	s.watchLanes(now)
+	s.refill()
+}
+
+func (s *Source) open(b *binding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bound, s.rebind, s.suspect = b, "", false
+	s.highest, s.tooBig = 0, 0
+	s.evidence = time.Now()
+	s.lastSeen = &lastSeen{stream: b.incarnation.stream, floor: b.info.AckFloor.Stream}
+	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0))})
+	s.refill()
+}
+
+// shut gives up the binding: what is leased is dropped without settling, since the stream or durable it came from is
+// gone or, at the end of Run, nobody will settle it any more.
+func (s *Source) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bound = nil
+	s.retireLanes()
+	s.lanes = nil
+	for _, g := range s.ghosts {
+		g.gone = true
+		_ = g.sub.Unsubscribe() // fails only if it is gone already
+	}
+	s.ghosts = nil
+	for _, m := range s.held {
+		// It came from the durable that was made anew: that one may have it back.
+		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
+	}
+	s.held = nil
+	for _, m := range s.leases {
+		s.release(m)
+	}
+	s.width = 1
+}
+
+func (s *Source) leaving() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rebind
+}
+
+// doubt asks for a look at the durable.
+func (s *Source) doubt() {
+	s.mu.Lock()
+	s.suspect = true
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *Source) inDoubt() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.suspect
+}
+
+func (s *Source) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// look asks the server for the durable: whether it is the one bound to, and what became of pulls that are in doubt.
+func (s *Source) look(ctx context.Context) {
+	asked := time.Now()
+	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil && gone(err):
+		s.rebind = oneLine(err.Error(), 300)
+	case err != nil:
+		return // no answer: still in doubt, asked again at the next turn
+	case !info.Created.Equal(s.bound.consumer):
+		s.rebind = "the durable was made anew"
+	case refusal(info) != "":
+		s.rebind = refusal(info)
+	default:
+		s.suspect, s.evidence = false, asked
+		s.bound.info = info
+		s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
+		s.status.Store(&Status{Bound: true, Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0))})
+		s.judgeLanes(info, asked)
+		s.offerHeld(info)
+	}
+}
+
+// offerHeld hands out what arrived in doubt, now that the durable is known to be the same: it lost state in a crash.
+func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
+	if len(s.held) == 0 {
+		return
+	}
+	s.highest = info.Delivered.Consumer
+	for _, l := range s.lanes {
+		l.floor = 0
+	}
+	for _, m := range s.held {
+		if !m.released {
+			s.offer(m)
+		}
+	}
+	s.held = nil
+}
+
+func (s *Source) connectionChanged(connected bool) {
+	s.mu.Lock()
+	if s.bound != nil {
+		s.suspect = true
+		for _, l := range s.lanes {
+			if l.open > 0 && !l.doubted {
+				l.doubted, l.doubtedAt = true, time.Now()
+			}
+		}
+		for m := range s.settling {
+			m.sentAt = time.Time{} // send it again
+		}
+		if !connected {
+			st := *s.status.Load()
+			st.Bound, st.Detail = false, ErrNotConnected.Error()
+			s.status.Store(&st)
+		}
+	}
+	s.mu.Unlock()
+	s.wake()
+}
+
+// subscribe prepares the inbox where the server confirms verdicts, and listens for the advisories that the stream or the
+// durable was deleted. Without permission for those, a deletion is noticed by a waiting pull or the next look.
+func (s *Source) subscribe() ([]*nats.Subscription, error) {
+	s.ackInbox = s.conn.nc.NewRespInbox() + "."
+	var subs []*nats.Subscription
+	for subject, handler := range map[string]nats.MsgHandler{
+		s.ackInbox + "*.*": s.confirmed,
+		"$JS.EVENT.ADVISORY.STREAM.DELETED." + s.cfg.Stream:                         func(*nats.Msg) { s.doubt() },
+		"$JS.EVENT.ADVISORY.CONSUMER.DELETED." + s.cfg.Stream + "." + s.cfg.Durable: func(*nats.Msg) { s.doubt() },
+	} {
+		sub, err := s.conn.nc.Subscribe(subject, handler)
+		if err == nil {
+			err = sub.SetPendingLimits(-1, -1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		subs = append(subs, sub)
+	}
+	return subs, nil
+}

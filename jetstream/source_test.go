@@ -1,0 +1,547 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// bench is a server, a client of it, and a source under test.
+type bench struct {
+	t      *testing.T
+	ctx    context.Context
+	opts   *server.Options
+	server *server.Server
+	nc     *nats.Conn
+	js     natsjs.JetStream
+	conn   *Conn
+	source *Source
+	stop   func()
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+func startServer(t *testing.T, opts *server.Options) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("server is not ready")
+	}
+	return s
+}
+
+// newBench starts a server with a stream S (subjects s.>) and connects to it.
+func newBench(t *testing.T, stream natsjs.StreamConfig) *bench {
+	t.Helper()
+	b := &bench{t: t, ctx: t.Context(), opts: &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}}
+	b.server = startServer(t, b.opts)
+	t.Cleanup(func() { b.server.Shutdown(); b.server.WaitForShutdown() })
+	b.opts.Port = b.server.Addr().(*net.TCPAddr).Port
+	b.connect(b.server.ClientURL())
+	stream.Name, stream.Subjects = "S", []string{"s.>"}
+	b.must(b.js.CreateStream(b.ctx, stream))
+	conn, err := Dial(Config{URLs: []string{b.server.ClientURL()}, Name: "test"}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.conn = conn
+	t.Cleanup(conn.Close)
+	return b
+}
+
+func (b *bench) connect(url string) {
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(nc.Close)
+	b.nc = nc
+	if b.js, err = natsjs.New(nc); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) must(_ any, err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// config is a consumer of the bench's stream.
+func (b *bench) config() ConsumerConfig {
+	return ConsumerConfig{
+		Stream: "S", Durable: "d", Manage: ManageCreate, AckWait: 5 * time.Second, MaxAckPending: 1000,
+		Concurrency: 4, Prefetch: 4, MaxBytes: 16 << 20,
+	}
+}
+
+// run starts the source under test.
+func (b *bench) run(cfg ConsumerConfig) {
+	b.t.Helper()
+	b.source = NewSource(b.conn, cfg, quiet())
+	ctx, cancel := context.WithCancel(b.ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := b.source.Run(ctx); err != nil {
+			b.t.Error(err)
+		}
+	})
+	b.stop = sync.OnceFunc(func() { cancel(); done.Wait() })
+	b.t.Cleanup(b.stop)
+	b.source.Pause(false)
+	b.eventually("the durable is bound", func() bool { return b.source.Status().Bound })
+}
+
+func (b *bench) publish(n int) {
+	b.t.Helper()
+	for i := range n {
+		b.must(b.js.Publish(b.ctx, "s.x", fmt.Appendf(nil, "%d", i)))
+	}
+}
+
+// next is the next message, which must come soon.
+func (b *bench) next() *Message {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	defer cancel()
+	m := b.source.Next(ctx)
+	if m == nil {
+		b.t.Fatal("no message came")
+	}
+	return m
+}
+
+func (b *bench) info() *natsjs.ConsumerInfo {
+	b.t.Helper()
+	cons, err := b.js.Consumer(b.ctx, "S", "d")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return cons.CachedInfo()
+}
+
+// eventually waits until the condition holds.
+func (b *bench) eventually(what string, cond func() bool) {
+	b.t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for !cond() {
+		select {
+		case <-deadline.C:
+			b.t.Fatalf("not within 30 s: %s", what)
+		case <-look.C:
+		}
+	}
+}
+
+func (b *bench) settled() bool {
+	info := b.info()
+	return info.NumAckPending == 0 && info.NumPending == 0 && b.source.Leased() == 0
+}
+
+func TestSourceDeliversAndAcks(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(100)
+	b.run(b.config())
+	var seqs []uint64
+	for range 100 {
+		m := b.next()
+		seqs = append(seqs, m.Sequence)
+		m.Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+	slices.Sort(seqs)
+	if len(slices.Compact(seqs)) != 100 {
+		t.Fatalf("got %v", seqs)
+	}
+	if n := b.source.Flush(b.ctx); n != 0 {
+		t.Fatalf("%d verdicts are not confirmed", n)
+	}
+}
+
+// The bound holds exactly with nobody working: one lease at first, then one more with each first delivery.
+func TestLeaseBoundIsExact(t *testing.T) {
+	for _, c := range []struct{ concurrency, prefetch int }{{1, 0}, {1, 1}, {4, 4}, {3, 0}, {16, 16}} {
+		t.Run(fmt.Sprintf("%d+%d", c.concurrency, c.prefetch), func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.publish(100)
+			cfg := b.config()
+			cfg.Concurrency, cfg.Prefetch = c.concurrency, c.prefetch
+			b.run(cfg)
+			bound := c.concurrency + c.prefetch
+			var working []*Message
+			for range c.concurrency {
+				working = append(working, b.next())
+			}
+			b.eventually("the bound is near", func() bool { return b.info().NumAckPending > c.concurrency+c.prefetch/2-1 })
+			for range 5 {
+				b.server.DisconnectClientByID(b.clientID())
+				b.eventually("it is connected again", func() bool { return b.source.Status().Bound })
+				if n := b.info().NumAckPending; n > bound {
+					t.Fatalf("%d leased after a reconnect, the bound is %d", n, bound)
+				}
+			}
+			for _, m := range working {
+				m.Ack()
+			}
+			for range 100 - len(working) {
+				b.next().Ack()
+				if n := b.info().NumAckPending; n > bound {
+					t.Fatalf("%d leased, the bound is %d", n, bound)
+				}
+			}
+			b.eventually("everything is acked", b.settled)
+		})
+	}
+}
+
+// clientID is the server's id of the connection under test.
+func (b *bench) clientID() uint64 {
+	b.t.Helper()
+	id, err := b.conn.nc.GetClientID()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return id
+}
+
+// restart restarts the server on the same port and store.
+func (b *bench) restart() {
+	b.t.Helper()
+	b.server.Shutdown()
+	b.server.WaitForShutdown()
+	b.server = startServer(b.t, b.opts)
+}
+
+func TestRestartLosesNoVerdict(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(300)
+	cfg := b.config()
+	cfg.Concurrency = 16
+	b.run(cfg)
+	seen := map[uint64]int{}
+	for i := range 300 {
+		m := b.next()
+		seen[m.Sequence]++
+		m.Ack()
+		if i%100 == 50 {
+			b.restart()
+		}
+	}
+	b.eventually("everything is acked", b.settled)
+	if len(seen) != 300 {
+		t.Fatalf("%d of 300 messages came", len(seen))
+	}
+}
+
+// What a publisher writes into headers never stops the pulling.
+func TestStatusLikeMessagesAreMessages(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	for _, h := range []nats.Header{
+		{"Status": {"400"}}, {"Status": {"409"}, "Description": {"Consumer Deleted"}}, {"Status": {"100"}}, {"Status": {"503"}},
+		{"Status": {"408"}, "Nats-Pending-Messages": {"5"}}, {"Status": {"404"}},
+	} {
+		b.must(b.js.PublishMsg(b.ctx, &nats.Msg{Subject: "s.x", Header: h}))
+	}
+	b.publish(1)
+	b.run(b.config())
+	for range 7 {
+		b.next().Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+}
+
+func TestUndecodableHeadersAreDelivered(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	raw, err := net.Dial("tcp", b.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	head := "NATS/1.0\r\nno colon here\r\n\r\n"
+	fmt.Fprintf(raw, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB s.x %d %d\r\n%sbody\r\nPING\r\n", len(head), len(head)+4, head)
+	b.publish(1)
+	b.run(b.config())
+	var lost int
+	for range 2 {
+		m := b.next()
+		if m.HeaderLost {
+			lost++
+			if string(m.Body) != "body" {
+				t.Errorf("body is %q", m.Body)
+			}
+		}
+		m.Ack()
+	}
+	if lost != 1 {
+		t.Errorf("%d messages with lost headers, want 1", lost)
+	}
+	b.eventually("everything is acked", b.settled)
+}
+
+// A message larger than all bytes allowed is leased alone, and never asked for in a hot loop.
+func TestMaxBytes(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	sizes := []int{10, 600 << 10, 10, 300 << 10, 300 << 10, 10, 900 << 10, 10}
+	for _, n := range sizes {
+		b.must(b.js.Publish(b.ctx, "s.x", make([]byte, n)))
+	}
+	cfg := b.config()
+	cfg.Concurrency, cfg.Prefetch, cfg.MaxBytes = 8, 0, 512<<10
+	b.run(cfg)
+	var got []int
+	held, bytes := []*Message{}, 0
+	for len(got) < len(sizes) {
+		ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
+		m := b.source.Next(ctx)
+		cancel()
+		if m == nil {
+			if len(held) == 0 {
+				t.Fatalf("nothing is leased and nothing comes, after %v", got)
+			}
+			for _, m := range held {
+				m.Ack()
+			}
+			held, bytes = nil, 0
+			continue
+		}
+		got, held, bytes = append(got, len(m.Body)), append(held, m), bytes+len(m.Body)
+		if bytes > 512<<10 && len(held) > 1 {
+			t.Fatalf("%d bytes are leased in %d messages, after %v", bytes, len(held), got)
+		}
+	}
+	for _, m := range held {
+		m.Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+	if in := b.server.NumSubscriptions(); in > 2000 {
+		t.Errorf("%d subscriptions", in)
+	}
+	if v, err := b.server.Varz(nil); err != nil || v.InMsgs > 500 {
+		t.Errorf("%d messages were sent to the server: a hot loop (%v)", v.InMsgs, err)
+	}
+}
+
+func TestNakWaits(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(1)
+	b.run(b.config())
+	m := b.next()
+	m.Nak(500 * time.Millisecond)
+	start := time.Now()
+	m = b.next()
+	if d := time.Since(start); m.Delivered != 2 || d < 400*time.Millisecond {
+		t.Fatalf("delivery %d after %s", m.Delivered, d)
+	}
+	m.Term("enough")
+	b.eventually("everything is settled", b.settled)
+}
+
+// A message in work is kept alive well beyond the ack wait, and so is one that nobody works on yet.
+func TestKeepAlive(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(2)
+	cfg := b.config()
+	cfg.AckWait, cfg.Concurrency, cfg.Prefetch = time.Second, 1, 1
+	b.run(cfg)
+	m := b.next()
+	ctx, cancel := context.WithTimeout(b.ctx, 3500*time.Millisecond)
+	defer cancel()
+	<-ctx.Done()
+	if info := b.info(); info.NumRedelivered != 0 || info.Delivered.Consumer != 2 {
+		t.Fatalf("delivered again: %d deliveries, %d redelivered", info.Delivered.Consumer, info.NumRedelivered)
+	}
+	m.Ack()
+	m = b.next()
+	if m.Delivered != 1 {
+		t.Fatalf("delivery %d", m.Delivered)
+	}
+	m.Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
+// After the stream was made anew, a verdict over what was leased before settles nothing of the new stream.
+func TestVerdictsStayInTheirStream(t *testing.T) {
+	for _, prefetch := range []int{0, 4} {
+		t.Run(fmt.Sprint(prefetch), func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{Retention: natsjs.WorkQueuePolicy})
+			b.publish(1)
+			cfg := b.config()
+			cfg.Concurrency, cfg.Prefetch = 1, prefetch
+			b.run(cfg)
+			old := b.next()
+			if err := b.js.DeleteStream(b.ctx, "S"); err != nil {
+				t.Fatal(err)
+			}
+			b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Retention: natsjs.WorkQueuePolicy}))
+			b.must(b.js.CreateConsumer(b.ctx, "S", cfg.wanted()))
+			b.publish(1)
+			// Somebody else has the new message in work.
+			cons, err := b.js.Consumer(b.ctx, "S", "d")
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := cons.Next(natsjs.FetchMaxWait(5 * time.Second))
+			if err == nil {
+				old.Ack()
+				b.eventually("the source serves the new durable", func() bool { return b.source.Leased() == 0 && b.source.Status().Bound })
+				b.must(nil, b.source.conn.nc.FlushTimeout(5*time.Second))
+				if info := b.info(); info.NumAckPending != 1 {
+					t.Fatalf("the old ack settled a message of the new stream: %+v", info)
+				}
+				b.must(nil, other.Ack())
+				b.eventually("everything is acked", b.settled)
+				return
+			}
+			// The source was faster: the new message came here.
+			old.Ack()
+			m := b.next()
+			if m.Delivered > 2 || !m.StreamCreated.After(old.StreamCreated) {
+				t.Fatalf("delivery %d of the stream of %s", m.Delivered, m.StreamCreated)
+			}
+			m.Ack()
+			b.eventually("everything is acked", b.settled)
+		})
+	}
+}
+
+// A durable that vanished continues after the ack floor last seen.
+func TestDurableMadeAgainContinues(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(10)
+	b.run(b.config())
+	for range 10 {
+		b.next().Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+	b.eventually("the floor is seen", func() bool {
+		b.source.doubt()
+		b.source.mu.Lock()
+		defer b.source.mu.Unlock()
+		return b.source.lastSeen.floor == 10
+	})
+	if err := b.js.DeleteConsumer(b.ctx, "S", "d"); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(1)
+	m := b.next()
+	if m.Sequence != 11 {
+		t.Fatalf("starts at %d again", m.Sequence)
+	}
+	m.Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
+func TestWaitsForStreamAndDurable(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	if err := b.js.DeleteStream(b.ctx, "S"); err != nil {
+		t.Fatal(err)
+	}
+	b.source = NewSource(b.conn, b.config(), quiet())
+	ctx, cancel := context.WithCancel(b.ctx)
+	var done sync.WaitGroup
+	done.Go(func() { _ = b.source.Run(ctx) })
+	defer done.Wait()
+	defer cancel()
+	b.source.Pause(false)
+	b.eventually("it says what it waits for", func() bool { return b.source.Status().Detail == "looking up stream S: stream does not exist" })
+	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}}))
+	b.publish(1)
+	b.next().Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
+func TestRefusedDurable(t *testing.T) {
+	for name, cfg := range map[string]natsjs.ConsumerConfig{
+		"push":         {Durable: "d", DeliverSubject: "to", AckPolicy: natsjs.AckExplicitPolicy},
+		"ack none":     {Durable: "d", AckPolicy: natsjs.AckNonePolicy},
+		"headers only": {Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, HeadersOnly: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.publish(1)
+			if name == "push" {
+				b.must(b.js.CreatePushConsumer(b.ctx, "S", cfg))
+			} else {
+				b.must(b.js.CreateConsumer(b.ctx, "S", cfg))
+			}
+			b.source = NewSource(b.conn, b.config(), quiet())
+			ctx, cancel := context.WithCancel(b.ctx)
+			var done sync.WaitGroup
+			done.Go(func() { _ = b.source.Run(ctx) })
+			defer done.Wait()
+			defer cancel()
+			b.source.Pause(false)
+			b.eventually("it is refused", func() bool {
+				st := b.source.Status()
+				return !st.Bound && len(st.Detail) > 30
+			})
+			b.must(nil, b.js.DeleteConsumer(b.ctx, "S", "d"))
+			b.next().Ack()
+			b.eventually("everything is acked", b.settled)
+		})
+	}
+}
+
+// Stopping the pulling leaves nothing behind: what had been asked for is handed back or was never sent.
+func TestStopPullingLosesNothing(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.config()
+	cfg.Concurrency, cfg.Prefetch = 4, 60
+	for round := range 20 {
+		b.publish(200)
+		b.run(cfg)
+		for range 100 {
+			m := b.next()
+			m.Ack()
+		}
+		b.source.StopPulling(b.ctx)
+		for m := b.source.TakeReady(); m != nil; m = b.source.TakeReady() {
+			m.HandBack()
+		}
+		if n := b.source.Flush(b.ctx); n != 0 {
+			t.Fatalf("%d verdicts unconfirmed", n)
+		}
+		b.stop()
+		// All that is pending can be had at once, long before the ack wait.
+		cons, err := b.js.Consumer(b.ctx, "S", "d")
+		b.must(cons, err)
+		stuck := cons.CachedInfo().NumAckPending
+		batch, err := cons.Fetch(max(stuck, 1), natsjs.FetchMaxWait(2*time.Second))
+		b.must(batch, err)
+		for m := range batch.Messages() {
+			if meta, err := m.Metadata(); err == nil && meta.NumDelivered > 1 {
+				stuck--
+			}
+			b.must(nil, m.Nak())
+		}
+		if stuck != 0 {
+			t.Fatalf("round %d: %d messages are stuck", round, stuck)
+		}
+	}
+	b.run(cfg)
+	for b.info().NumPending > 0 || b.info().NumAckPending > 0 {
+		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+		if m := b.source.Next(ctx); m != nil {
+			m.Ack()
+		}
+		cancel()
+	}
+}
