@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -160,8 +161,15 @@ func TestNothingWritten(t *testing.T) {
 					}
 					c := newClient(t, n)
 					tg := target(t, c, method)
-					for range writes + 1 {
-						if r := c.Forward(t.Context(), tg, message(body)); r.Kind != policy.Answered || r.Status != 200 {
+					for i := range writes + 1 {
+						m := message(body)
+						var told []bool
+						m.Sending = func(now bool) { told = append(told, now) }
+						r := c.Forward(t.Context(), tg, m)
+						if want := []bool{true, false, true}; i == writes && !slices.Equal(told, want) {
+							t.Errorf("%s %q after %d writes: told %v", method, body, writes, told)
+						}
+						if r.Kind != policy.Answered || r.Status != 200 {
 							t.Fatalf("%s %q after %d writes: %+v", method, body, writes, r)
 						}
 					}

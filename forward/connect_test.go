@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,7 +36,10 @@ func TestRefusedThenUp(t *testing.T) {
 				}
 				stamp = time.Now()
 				c := newClient(t, n)
-				done := start(t.Context(), c, target(t, c, "POST"), message("x"))
+				m := message("x")
+				var told []bool
+				m.Sending = func(now bool) { told = append(told, now) }
+				done := start(t.Context(), c, target(t, c, "POST"), m)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if c.Up() || c.LastError() == nil {
@@ -51,6 +55,9 @@ func TestRefusedThenUp(t *testing.T) {
 				r := <-done
 				if r.Kind != policy.Answered || r.Status != 200 || !r.Sent || requests.Load() != 1 {
 					t.Errorf("%+v, %d requests", r, requests.Load())
+				}
+				if !slices.Equal(told, []bool{true}) {
+					t.Errorf("told %v", told)
 				}
 				if time.Since(back) > 2*time.Second {
 					t.Errorf("noticed after %v", time.Since(back))
@@ -223,17 +230,6 @@ func TestConnectionsAreBounded(t *testing.T) {
 					w.WriteHeader([]int{200, 404, 500}[served.Load()%3])
 					_, _ = io.WriteString(w, "some text")
 				}),
-				ConnState: func(_ net.Conn, state http.ConnState) {
-					switch state {
-					case http.StateNew:
-						total.Add(1)
-						if now := open.Add(1); now > most.Load() {
-							most.Store(now)
-						}
-					case http.StateClosed, http.StateHijacked:
-						open.Add(-1)
-					}
-				},
 				Protocols: new(http.Protocols),
 				HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: c.streams},
 			}
@@ -248,6 +244,17 @@ func TestConnectionsAreBounded(t *testing.T) {
 				s.config.URL, s.config.Protocol = "http://"+l.Addr().String(), c.protocol
 				s.options.Connections = workers
 			})
+			client.dialer.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				nc, err := new(net.Dialer).DialContext(ctx, network, address)
+				if err != nil {
+					return nil, err
+				}
+				total.Add(1)
+				now := open.Add(1)
+				for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+				}
+				return closing{nc, sync.OnceFunc(func() { open.Add(-1) })}, nil
+			}
 			tg := target(t, client, "POST")
 			var wg sync.WaitGroup
 			var next atomic.Int32
@@ -269,34 +276,15 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Over HTTP/2, waiting for the app to take one more request on the connection does not count against its time.
-func TestTimeoutStartsWithStream(t *testing.T) {
-	l := listen(t)
-	const each = 100 * time.Millisecond
-	s := &http.Server{
-		Handler:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(each) }),
-		Protocols: new(http.Protocols),
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 1},
-	}
-	s.Protocols.SetUnencryptedHTTP2(true)
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.Serve(l) })
-	defer serving.Wait()
-	defer s.Close()
-	c := newClient(t, nil, func(s *setup) {
-		s.config.URL, s.config.Protocol, s.config.Timeout = "http://"+l.Addr().String(), "h2c", 7*each
-	})
-	tg := target(t, c, "POST")
-	c.Forward(t.Context(), tg, message("x")) // the app's limit is known from here
-	var all []<-chan Result
-	for range 15 {
-		all = append(all, start(t.Context(), c, tg, message("x")))
-	}
-	for _, done := range all {
-		if r := <-done; r.Status != 200 || r.Duration > 6*each {
-			t.Errorf("%+v", r)
-		}
-	}
+// closing tells when a connection is closed.
+type closing struct {
+	net.Conn
+	closed func()
+}
+
+func (c closing) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
 }
 
 // An answer's body is read, whatever its status, so that the connection is used again.

@@ -51,6 +51,59 @@ func (d *dialer) dialTLSContext(ctx context.Context, network, address string) (n
 	return &conn{Conn: secured}, nil
 }
 
+// bounded makes at most as many connections as it has slots. It is for HTTP/2, of which net/http opens more as the app's limit of
+// requests on one is reached, and then forgets that they are there (MaxConnsPerHost does not hold); waiting for the limit instead
+// (HTTP2Config.StrictMaxConcurrentRequests) can block for ever in Go 1.26.
+type bounded struct {
+	*dialer
+	slots     chan struct{}
+	closeIdle func() // makes room
+}
+
+func (b *bounded) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if err := b.take(ctx); err != nil {
+		return nil, err
+	}
+	nc, err := b.dialer.dialContext(ctx, network, address)
+	if err != nil {
+		<-b.slots
+		return nil, err
+	}
+	return &slotConn{Conn: nc, release: sync.OnceFunc(func() { <-b.slots })}, nil
+}
+
+// take waits for a slot. There are as many as requests in flight, so while all are taken some connection is idle, or soon is.
+func (b *bounded) take(ctx context.Context) error {
+	select {
+	case b.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		b.closeIdle()
+		select {
+		case b.slots <- struct{}{}:
+			return nil
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// slotConn gives its slot back when it is closed.
+type slotConn struct {
+	net.Conn
+	release func()
+}
+
+func (c *slotConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
 // conn counts what was written, so that a request of which nothing was sent can be told for certain.
 type conn struct {
 	net.Conn

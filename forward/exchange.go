@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -18,16 +17,17 @@ import (
 type exchange struct {
 	context.Context // the caller's
 
-	client *Client
-	body   []byte
+	client  *Client
+	body    []byte
+	sending func(bool) // Message.Sending
 
 	// Of the current try. The hooks and the transport run in the goroutine of Forward.
-	wanted  bool         // net/http took the request as valid and asked for a connection
-	had     bool         // it got one
-	conn    *conn        // which one; nil over HTTP/2, where it is shared
-	before  int64        // what was written to it before
-	since   time.Time    // when it was had
-	begun   atomic.Int64 // HTTP/2: when sending began, in nanoseconds since the client was born; 0 = not yet
+	wanted  bool        // net/http took the request as valid and asked for a connection
+	had     bool        // it got one
+	conn    *conn       // which one; nil over HTTP/2, where it is shared
+	before  int64       // what was written to it before
+	since   time.Time   // when it was had
+	begun   atomic.Bool // HTTP/2: sending began
 	clock   *time.Timer
 	stopTry context.CancelCauseFunc
 	expired atomic.Bool
@@ -63,6 +63,7 @@ func (tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 // try makes one try: it waits until the app may be there, gets a connection, sends the request and reads the whole answer.
 func (x *exchange) try(req *http.Request) (*http.Response, error) {
 	x.again, x.result.Sent, x.result.Duration = false, false, 0
+	x.expired.Store(false)
 	if err := x.client.app.wait(x.Context); err != nil {
 		x.handBack()
 		return nil, err
@@ -126,37 +127,34 @@ func replayable(method string) bool {
 // one does not count against the app's time.
 func (x *exchange) getConn(string) {
 	x.stopClock()
+	if x.had {
+		x.tell(false)
+	}
 	x.wanted, x.had, x.conn = true, false, nil
-	x.begun.Store(0)
+	x.begun.Store(false)
 }
 
-// gotConn is called when it has one: the app's time starts. Over HTTP/2 there may still be a wait for the app to take one more
-// request on the connection, so there it starts with began.
+// gotConn is called when it has one: the app's time starts.
 func (x *exchange) gotConn(info httptrace.GotConnInfo) {
 	x.had = true
 	x.since = time.Now()
 	if !info.Reused {
 		x.client.app.connected()
 	}
-	limit := x.client.timeout
-	if x.client.h2 {
-		limit = math.MaxInt64
-	} else if c, ok := info.Conn.(*conn); ok {
+	if c, ok := info.Conn.(*conn); ok && !x.client.h2 {
 		x.conn, x.before = c, c.written.Load()
 	}
+	x.tell(true)
 	stop := x.stopTry
-	x.clock = time.AfterFunc(limit, func() {
+	x.clock = time.AfterFunc(x.client.timeout, func() {
 		x.expired.Store(true)
 		stop(context.DeadlineExceeded)
 	})
 }
 
-// began is called, from a goroutine of net/http, for each header field of a request over HTTP/2 as it is about to be sent.
-func (x *exchange) began(string, []string) {
-	if x.begun.CompareAndSwap(0, int64(time.Since(x.client.born))) {
-		x.clock.Reset(x.client.timeout)
-	}
-}
+// began is called, from a goroutine of net/http, for each header field of a request over HTTP/2 as it is about to be sent. Until
+// then the request may be waiting for the app to take one more on the connection.
+func (x *exchange) began(string, []string) { x.begun.Store(true) }
 
 func (x *exchange) stopClock() {
 	if x.clock != nil {
@@ -169,16 +167,12 @@ func (x *exchange) measure() {
 	if !x.had {
 		return
 	}
-	begun := x.begun.Load()
-	switch {
-	case x.client.h2 && begun == 0:
-		return
-	case x.client.h2:
-		x.since, x.result.Sent = x.client.born.Add(time.Duration(begun)), true
-	default:
-		x.result.Sent = x.conn == nil || x.conn.written.Load() > x.before
-	}
 	x.result.Duration = time.Since(x.since)
+	if x.conn != nil {
+		x.result.Sent = x.conn.written.Load() > x.before
+	} else {
+		x.result.Sent = x.begun.Load() || !x.client.h2
+	}
 }
 
 // fail says what a try without an answer came to.
@@ -186,6 +180,8 @@ func (x *exchange) fail(err error) {
 	switch {
 	case x.Context.Err() != nil:
 		x.handBack()
+	case x.expired.Load() && x.client.h2 && !x.result.Sent:
+		x.retry() // the app's limit of requests on a connection: it saw nothing of this one
 	case x.expired.Load():
 		x.result.Outcome = policy.Outcome{Kind: policy.NoAnswer, Error: x.client.late}
 	case !x.wanted:
@@ -204,4 +200,16 @@ func (x *exchange) handBack() {
 	x.result.Outcome = policy.Outcome{Kind: policy.HandedBack}
 }
 
-func (x *exchange) retry() { x.again, x.result.Duration = true, 0 }
+func (x *exchange) retry() {
+	x.again, x.result.Duration = true, 0
+	if x.had {
+		x.tell(false)
+	}
+}
+
+// tell says whether the request is at the app, or waits for a connection.
+func (x *exchange) tell(sending bool) {
+	if x.sending != nil {
+		x.sending(sending)
+	}
+}

@@ -98,6 +98,10 @@ func New(c Config, o Options) (*Client, error) {
 	}
 	client.fix(c, base.user, o.UserAgent)
 	client.transport = client.newTransport(o.Connections)
+	if client.h2 {
+		b := &bounded{dialer: client.dialer, slots: make(chan struct{}, o.Connections), closeIdle: client.transport.CloseIdleConnections}
+		client.transport.DialContext = b.dialContext
+	}
 	client.probing = client.newTransport(1)
 	client.probing.DisableKeepAlives = true
 	client.retry = newRetry()
@@ -122,8 +126,6 @@ func (c *Client) newTransport(connections int) *http.Transport {
 		IdleConnTimeout:        time.Second, // before gunicorn closes them (2 s), and Node and uvicorn (5 s)
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: headerBytes,
-		// The app's limit of requests on a connection is kept by waiting. The alternative, more connections, has no bound.
-		HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true},
 	}
 }
 
@@ -160,7 +162,7 @@ func reconnectDelay(least, most time.Duration, tries int, random float64) time.D
 // with a connection or with ctx. What ctx cuts off is handed back, never failed.
 func (c *Client) Forward(ctx context.Context, t *Target, m *Message) Result {
 	header, dropped := c.header(m)
-	x := &exchange{Context: ctx, client: c, body: m.Body}
+	x := &exchange{Context: ctx, client: c, body: m.Body, sending: m.Sending}
 	x.result.HeadersDropped = dropped
 
 	req := c.request(t, header)

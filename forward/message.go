@@ -19,6 +19,10 @@ type Message struct {
 
 	Header map[string][]string // names as published, case-sensitive
 	Body   []byte
+
+	// Sending, if set, is called with true when a connection is had and the request is about to be sent, and with false
+	// when it turns out that nothing of it was, and a connection is waited for again.
+	Sending func(bool)
 }
 
 // Result is what one attempt came to.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,7 +16,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // net/http reports odd answers there
+	goleak.VerifyTestMain(m)
+}
 
 // network is the app's side of a made-up network, for use in a bubble.
 type network struct {
@@ -59,7 +63,7 @@ func (n *network) dialCount() int {
 	return len(n.dials)
 }
 
-// app serves requests on a connection, one after another; the handler writes raw bytes, and false ends the connection.
+// raw serves requests on a connection, one after another; the handler writes raw bytes, and false ends the connection.
 func raw(handle func(req *http.Request, w io.Writer) bool) func(net.Conn) {
 	return func(nc net.Conn) {
 		r := bufio.NewReader(nc)

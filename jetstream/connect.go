@@ -216,7 +216,7 @@ func (c *Conn) onConnect(nc *nats.Conn) {
 	c.mu.Lock()
 	delete(c.quiet, "connect")
 	c.mu.Unlock()
-	c.log.Info("connected to nats", slog.String("server", nc.ConnectedUrlRedacted()), slog.String("version", nc.ConnectedServerVersion()))
+	c.log.Info("connected to nats", slog.String("server", nc.ConnectedAddr()), slog.String("version", nc.ConnectedServerVersion()))
 	c.notify(true)
 }
 

@@ -383,8 +383,8 @@ func TestServeCutsARequestThatDoesNotEnd(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if d := time.Since(start); d < stopTimeout/2 || d > 5*stopTimeout {
-		t.Errorf("Serve ended after %v, want about %v", d, stopTimeout)
+	if d := time.Since(start); d < time.Second || d > 10*time.Second {
+		t.Errorf("Serve ended after %v, want about 2s", d)
 	}
 }
 

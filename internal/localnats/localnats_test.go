@@ -15,8 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The server's library starts these once and keeps them.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.init.0.func1"))
+	goleak.VerifyTestMain(m)
 }
 
 func connect(t *testing.T, url string, options ...nats.Option) (*nats.Conn, natsjs.JetStream) {

@@ -55,7 +55,7 @@ func (p *Pipeline) end(a *attempt) {
 }
 
 // try calls the app, unless the message was answered before, and decides.
-func (p *Pipeline) try(ctx, workCtx context.Context, a *attempt) {
+func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) {
 	if a.duplicate {
 		return
 	}
@@ -67,9 +67,10 @@ func (p *Pipeline) try(ctx, workCtx context.Context, a *attempt) {
 	limits := p.Policy
 	limits.MaxDeliver = smaller(limits.MaxDeliver, m.MaxDeliver)
 	p.Observer.InFlight(1)
-	a.result = p.App.Forward(workCtx, p.Target, &forward.Message{
+	a.result = p.App.Forward(w.ctx, p.Target, &forward.Message{
 		Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: m.Delivered,
 		MaxDeliver: uint64(limits.MaxDeliver), Pending: m.Pending, Stored: m.Stored, Header: m.Header, Body: m.Body,
+		Sending: w.sending,
 	})
 	p.Observer.InFlight(-1)
 	if a.result.Sent {

@@ -8,9 +8,11 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -153,26 +155,61 @@ func (p *Pipeline) handBackWaiting() {
 	}
 }
 
-// work handles one message after the other until ctx ends. What it is working on then may finish until workCtx ends.
+// work handles one message after the other until ctx ends. A request that is at the app then may finish until workCtx
+// ends; one that still waits for a connection is given up.
 func (p *Pipeline) work(ctx, workCtx context.Context) {
+	w := &worker{}
+	var giveUp context.CancelCauseFunc
+	w.ctx, giveUp = context.WithCancelCause(workCtx)
+	defer giveUp(nil)
+	stop := func() {
+		if w.state.CompareAndSwap(idle, stopping) {
+			giveUp(errStopping)
+		}
+	}
+	defer context.AfterFunc(ctx, stop)()
+	w.sending = func(now bool) {
+		if now {
+			w.state.CompareAndSwap(idle, sending)
+		} else if w.state.CompareAndSwap(sending, idle); ctx.Err() != nil {
+			stop()
+		}
+	}
 	for m := p.Source.Next(ctx); m != nil; m = p.Source.Next(ctx) {
 		if ctx.Err() != nil {
 			m.HandBack()
 			return
 		}
-		p.handle(ctx, workCtx, m)
+		p.handle(ctx, w, m)
+		w.state.CompareAndSwap(sending, idle)
 	}
 }
 
+// worker handles one message at a time.
+type worker struct {
+	ctx     context.Context // of its requests
+	state   atomic.Int32
+	sending func(bool) // told by the forwarder, see forward.Message
+}
+
+// The states of a worker.
+const (
+	idle     = iota // also while it waits for a connection
+	sending         // the app may see the request
+	stopping        // no new request
+)
+
+var errStopping = errors.New("the sidecar is stopping")
+
 // handle takes one message from lease to verdict.
-func (p *Pipeline) handle(ctx, workCtx context.Context, m *jetstream.Message) {
+func (p *Pipeline) handle(ctx context.Context, w *worker, m *jetstream.Message) {
 	if dl, ok := p.graves.dug(m); ok {
 		p.graves.add(dl) // decided before: only storing it failed
 		return
 	}
 	a := attempt{message: m, scope: p.scopeOf(m)}
 	if p.begin(&a) {
-		p.try(ctx, workCtx, &a)
+		p.try(ctx, w, &a)
 		p.settle(&a)
 		p.end(&a)
 	}

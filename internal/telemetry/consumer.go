@@ -15,7 +15,7 @@ const maxLogged = 1 << 10
 
 // Consumer is told what happens in the pipeline of one consumer: a pipeline.Observer. All is looked up beforehand.
 type Consumer struct {
-	log      *slog.Logger
+	log      slog.Handler
 	messages [len(results)]prometheus.Counter
 	requests *codes
 	duration prometheus.Observer
@@ -31,7 +31,8 @@ var _ pipeline.Observer = (*Consumer)(nil)
 
 // Consumer returns the observer of a durable consumer. Asked again, it counts on.
 func (t *Telemetry) Consumer(stream, durable string) *Consumer {
-	v, log := t.vectors, t.log.With(slog.String("stream", stream), slog.String("consumer", durable))
+	v := t.vectors
+	log := t.log.Handler().WithAttrs([]slog.Attr{slog.String("stream", stream), slog.String("consumer", durable)})
 	stream, durable = label(stream), label(durable)
 	c := &Consumer{
 		log:             log,
@@ -80,7 +81,8 @@ func (c *Consumer) Settled(s *pipeline.Settled) {
 	}
 }
 
-// line logs one wide line. Both durations share one string, to allocate once.
+// line logs one wide line. Both durations share one string, to allocate once; the record is made here, because a Logger
+// would look for the caller each time.
 func (c *Consumer) line(ctx context.Context, level slog.Level, s *pipeline.Settled) {
 	var room [64]byte
 	b := append(room[:0], s.Delay.String()...)
@@ -101,7 +103,9 @@ func (c *Consumer) line(ctx context.Context, level slog.Level, s *pipeline.Settl
 	if s.Error == "" {
 		fields = attrs[:len(attrs)-1]
 	}
-	c.log.LogAttrs(ctx, level, "settled", fields...)
+	r := slog.NewRecord(time.Now(), level, "settled", 0)
+	r.AddAttrs(fields...)
+	_ = c.log.Handle(ctx, r) // the sink never fails
 }
 
 // Requested counts a request to the app: its status, 0 if there was no whole answer, and how long it took.

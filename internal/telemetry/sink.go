@@ -121,7 +121,7 @@ func (s *sink) write(full []byte, done chan struct{}) {
 	close(done)
 	switch {
 	case len(s.buf) == 0:
-	case s.closed || s.timer == nil:
+	case s.closed:
 		s.begin()
 	default:
 		s.timer.Reset(flushEvery)

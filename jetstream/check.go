@@ -1,0 +1,236 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels of a finding.
+const (
+	OK      Level = "ok"
+	Warning Level = "warning"
+	Failed  Level = "failed"
+)
+
+// Finding is the result of one check.
+type Finding struct {
+	Level  Level
+	What   string // what was checked
+	Detail string // what was found
+	Advice string // what to do about it; empty when there is nothing to do
+}
+
+// AwaitConnection waits for the connection, at most for the time given.
+func (c *Conn) AwaitConnection(ctx context.Context, most time.Duration) Finding {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for !c.Connected() {
+		select {
+		case <-ctx.Done():
+			return Finding{Failed, "nats", "no connection within " + most.String() + ": " + c.lastError(), "check nats.urls, the credentials and TLS, and that a server listens there"}
+		case <-look.C:
+		}
+	}
+	return Finding{OK, "nats", fmt.Sprintf("connected to %s, version %s", c.nc.ConnectedAddr(), c.nc.ConnectedServerVersion()), ""}
+}
+
+// Check looks at everything that serving a durable needs, and changes nothing.
+func (c *Conn) Check(ctx context.Context, cfg ConsumerConfig, dlq DeadLetterConfig) []Finding {
+	k := &checker{conn: c, cfg: cfg, dlq: dlq}
+	if k.stream(ctx) {
+		k.durable(ctx)
+	}
+	if dlq.Enabled {
+		k.deadLetters(ctx)
+	}
+	k.permissions(ctx)
+	return k.findings
+}
+
+type checker struct {
+	conn     *Conn
+	cfg      ConsumerConfig
+	dlq      DeadLetterConfig
+	source   *natsjs.StreamInfo
+	missing  bool // the durable
+	findings []Finding
+}
+
+func (k *checker) add(level Level, what, detail, advice string) {
+	k.findings = append(k.findings, Finding{level, what, oneLine(detail, 500), advice})
+}
+
+func (k *checker) stream(ctx context.Context) bool {
+	what := "stream " + k.cfg.Stream
+	info, err := k.conn.streamInfo(ctx, k.cfg.Stream)
+	switch {
+	case errors.Is(err, ErrStreamNotFound):
+		k.add(Failed, what, "it does not exist", "create it, or correct the key stream; the sidecar waits for it and never makes it")
+	case err != nil:
+		k.add(Failed, what, err.Error(), "check that JetStream is enabled and that the user may publish to "+k.conn.prefix+"STREAM.INFO."+k.cfg.Stream)
+	default:
+		k.source = info
+		k.add(OK, what, fmt.Sprintf("%d messages, retention %s, replicas %d", info.State.Msgs, strings.ToLower(info.Config.Retention.String()), info.Config.Replicas), "")
+	}
+	return err == nil
+}
+
+func (k *checker) durable(ctx context.Context) {
+	what := fmt.Sprintf("durable %s of stream %s", k.cfg.Durable, k.cfg.Stream)
+	info, err := k.conn.consumerInfo(ctx, k.cfg.Stream, k.cfg.Durable)
+	switch {
+	case errors.Is(err, ErrConsumerNotFound) && k.cfg.Manage == ManageNone:
+		k.missing = true
+		k.add(Failed, what, "it does not exist", "create it, or let the sidecar do so with manage: create")
+		return
+	case errors.Is(err, ErrConsumerNotFound):
+		k.missing = true
+		k.add(OK, what, "it does not exist yet; the sidecar will create it", "")
+		return
+	case err != nil:
+		k.add(Failed, what, err.Error(), "check that the user may publish to "+k.conn.prefix+"CONSUMER.INFO."+k.cfg.Stream+"."+k.cfg.Durable)
+		return
+	}
+	if why := refusal(info); why != "" {
+		k.add(Failed, what, why, "change the durable on the server, or name another one")
+		return
+	}
+	k.add(OK, what, fmt.Sprintf("%d pending, %d waiting for an ack", info.NumPending, info.NumAckPending), "")
+	for _, d := range Differences(info.Config, k.cfg) {
+		k.add(Warning, what, d.String(), adviceOn(d, k.cfg.Manage))
+	}
+}
+
+func adviceOn(d Difference, manage Manage) string {
+	switch {
+	case d.Field == startFields:
+		return "it only matters when the durable is made; nothing to do"
+	case manage == ManageUpdate:
+		return "the sidecar will change it"
+	default:
+		return "the server's value is used; manage: update changes it"
+	}
+}
+
+func (k *checker) deadLetters(ctx context.Context) {
+	d := NewDeadLetters(k.conn, k.dlq, k.cfg.Stream, k.cfg.Durable, k.conn.log)
+	what := "dlq stream " + d.name
+	if k.source != nil {
+		for _, s := range k.source.Config.Subjects {
+			if overlap(s, d.pattern) {
+				k.add(Failed, what, fmt.Sprintf("the source stream's subject %s would capture the dead letters on %s", s, d.pattern), "change dlq.subject")
+				return
+			}
+		}
+	}
+	info, err := k.conn.streamInfo(ctx, d.name)
+	switch {
+	case errors.Is(err, ErrStreamNotFound) && k.dlq.Create:
+		k.add(OK, what, "it does not exist yet; the sidecar will create it for "+d.pattern, "")
+	case errors.Is(err, ErrStreamNotFound):
+		k.add(Failed, what, "it does not exist", "create it for subject "+d.pattern+", or let the sidecar do so with dlq.create: true")
+	case err != nil:
+		k.add(Failed, what, err.Error(), "check that the user may publish to "+k.conn.prefix+"STREAM.INFO."+d.name)
+	case !listens(info.Config.Subjects, d.pattern) && k.dlq.Create:
+		k.add(OK, what, "the sidecar will add the subject "+d.pattern, "")
+	case !listens(info.Config.Subjects, d.pattern):
+		k.add(Failed, what, "it does not listen on "+d.pattern, "add the subject, or let the sidecar do so with dlq.create: true")
+	case full(info) != nil:
+		k.add(Failed, what, full(info).Error(), "remove entries or raise its limits")
+	default:
+		k.add(OK, what, fmt.Sprintf("%d entries", info.State.Msgs), "")
+	}
+}
+
+// permissions tries what serving needs with requests that the server refuses for their content before they change anything.
+func (k *checker) permissions(ctx context.Context) {
+	s, d := k.cfg.Stream, k.cfg.Durable
+	what := fmt.Sprintf("permissions for durable %s of stream %s", d, s)
+	p := k.conn.prefix
+	var denied []string
+	try := func(msg *nats.Msg) {
+		if !k.mayPublish(ctx, msg) {
+			denied = append(denied, "publish to "+msg.Subject)
+		}
+	}
+	try(&nats.Msg{Subject: p + "CONSUMER.MSG.NEXT." + s + "." + d, Data: []byte(`{"batch":-1}`)})
+	try(&nats.Msg{Subject: "$JS.ACK." + s + "." + d + ".1.0.0.0.0", Data: []byte("+WPI")})
+	if k.missing && k.cfg.Manage != ManageNone {
+		try(&nats.Msg{Subject: p + "CONSUMER.CREATE." + s + "." + d, Data: []byte("?")})
+	}
+	if k.dlq.Enabled {
+		dl := NewDeadLetters(k.conn, k.dlq, s, d, k.conn.log)
+		try(&nats.Msg{Subject: dl.subject("check"), Header: nats.Header{natsjs.ExpectedStreamHeader: {"no-such-stream"}}})
+		if k.dlq.Create {
+			try(&nats.Msg{Subject: p + "STREAM.CREATE." + dl.name, Data: []byte("?")})
+		}
+	}
+	if len(denied) > 0 {
+		k.add(Failed, what, "the user may not "+strings.Join(denied, ", nor "), "grant these permissions")
+	} else {
+		k.add(OK, what, "pulling, acking and dead-lettering are allowed", "")
+	}
+	if advisory := "$JS.EVENT.ADVISORY.CONSUMER.DELETED." + s + "." + d; !k.maySubscribe(advisory) {
+		k.add(Warning, what, "the user may not subscribe to "+advisory, "grant it, so that a deleted durable is noticed at once; without it that takes a moment")
+	}
+}
+
+// mayPublish reports whether a publish is allowed. The server tells of a violation before it answers the flush.
+func (k *checker) mayPublish(ctx context.Context, msg *nats.Msg) bool {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	msg.Reply = nats.NewInbox()
+	if k.conn.nc.PublishMsg(msg) != nil {
+		return false
+	}
+	return k.allowed(ctx, fmt.Sprintf("Publish to %q", msg.Subject))
+}
+
+func (k *checker) maySubscribe(subject string) bool {
+	sub, err := k.conn.nc.SubscribeSync(subject)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only on a connection that is closed
+	ctx, cancel := context.WithTimeout(context.Background(), apiTimeout)
+	defer cancel()
+	return k.allowed(ctx, fmt.Sprintf("Subscription to %q", subject))
+}
+
+func (k *checker) allowed(ctx context.Context, operation string) bool {
+	if k.conn.nc.FlushWithContext(ctx) != nil {
+		return false
+	}
+	// The violation is handed to the error handler by a goroutine of its own; a barrier there comes after it.
+	done := make(chan struct{})
+	if k.conn.nc.Barrier(func() { close(done) }) == nil {
+		<-done
+	}
+	err := k.conn.nc.LastError()
+	return err == nil || !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(operation))
+}
+
+// overlap reports whether some subject matches both patterns.
+func overlap(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := 0; i < len(as) && i < len(bs); i++ {
+		switch {
+		case as[i] == ">" || bs[i] == ">":
+			return true
+		case as[i] != "*" && bs[i] != "*" && as[i] != bs[i]:
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
