@@ -34,8 +34,9 @@ func TestKeysDiffer(t *testing.T) {
 		for _, id := range []string{"", "1", "1 ", "\x00", strings.Repeat("a", 215), strings.Repeat("a", 216), strings.Repeat("a", 500), strings.Repeat("a", 501), strings.Repeat("a", 5000)} {
 			add(s.ID(id), name+" id "+id)
 		}
-		// The bytes of a message's key input, as an id.
-		add(s.ID("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x65\x53\xf1\x00\x00\x00\x00\x05"), name+" id like a message")
+		// Without the kind, these two would be the same bytes: 12 is the id's length.
+		add(s.Message(12, created), name+" message 12")
+		add(s.ID("\x00\x00\x00\x00\x65\x53\xf1\x00\x00\x00\x00\x05"), name+" id like a message")
 	}
 }
 

@@ -18,12 +18,9 @@ const (
 // read reads the whole answer, and closes it.
 func (x *exchange) read(resp *http.Response) error {
 	defer resp.Body.Close()
-	var start []byte
-	if resp.StatusCode != http.StatusSwitchingProtocols { // what follows that is no body
-		var err error
-		if start, err = drain(resp.Body, resp.ContentLength); err != nil {
-			return err
-		}
+	start, err := drain(resp.Body, resp.ContentLength) // none after a 101: its length is 0
+	if err != nil {
+		return err
 	}
 	x.result.Outcome = x.client.outcome(resp, start)
 	return nil

@@ -182,6 +182,37 @@ func TestNothingWritten(t *testing.T) {
 	}
 }
 
+// When a request is sent again because nothing of it was sent, its time begins again too.
+func TestTimeoutBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Int32
+		n := &network{accept: raw(func(r *http.Request, w io.Writer) bool {
+			if r.ContentLength > 0 {
+				time.Sleep(29 * time.Second)
+			}
+			_, _ = io.WriteString(w, ok)
+			return true
+		})}
+		n.dialed = func(context.Context) (net.Conn, bool, error) {
+			if broken.Add(1) > 1 {
+				time.Sleep(4 * time.Second)
+				return nil, false, nil
+			}
+			ours, theirs := net.Pipe()
+			n.wg.Go(func() { defer theirs.Close(); n.accept(theirs) })
+			b := &brokenConn{Conn: ours}
+			b.writes.Store(1)
+			return b, true, nil
+		}
+		c := newClient(t, n)
+		tg := target(t, c, "POST")
+		c.Forward(t.Context(), tg, message(""))
+		if r := c.Forward(t.Context(), tg, message("x")); r.Status != 200 || r.Duration != 29*time.Second {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 func TestTimeout(t *testing.T) {
 	for name, accept := range map[string]func(net.Conn){
 		"no answer":     hang,

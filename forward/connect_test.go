@@ -276,6 +276,40 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// A connection over the bound waits for another to be closed, and asks for it.
+func TestBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{accept: hang}
+		defer n.wg.Wait()
+		var first net.Conn
+		asked := 0
+		b := &bounded{dialer: &dialer{dial: n.dial}, slots: make(chan struct{}, 1), closeIdle: func() {
+			if asked++; asked == 5 {
+				_ = first.Close()
+				_ = first.Close()
+			}
+		}}
+		first, err := b.dialContext(t.Context(), "tcp", "app:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := b.dialContext(t.Context(), "tcp", "app:80")
+		if err != nil || asked != 5 || len(b.slots) != 1 {
+			t.Fatalf("%v, asked %d times, %d slots taken", err, asked, len(b.slots))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := b.dialContext(ctx, "tcp", "app:80"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("over the bound: %v", err)
+		}
+		_ = second.Close()
+		n.set(nil)
+		if _, err := b.dialContext(t.Context(), "tcp", "app:80"); err == nil || len(b.slots) != 0 {
+			t.Errorf("refused: %v, %d slots taken", err, len(b.slots))
+		}
+	})
+}
+
 // closing tells when a connection is closed.
 type closing struct {
 	net.Conn

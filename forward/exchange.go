@@ -92,8 +92,6 @@ func (x *exchange) try(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Body = http.NoBody
-	// http.Client looks at it even if no redirect is followed, and fails if it makes no sense.
-	resp.Header.Del("Location")
 	return resp, nil
 }
 

@@ -167,6 +167,7 @@ func (c *Client) Forward(ctx context.Context, t *Target, m *Message) Result {
 
 	req := c.request(t, header)
 	// The body is set by each try for itself.
+	// A redirect whose target makes no sense is an error here, and an answer all the same.
 	_, err := c.retry.Do(&retryablehttp.Request{Request: req.WithContext(x)})
 	switch {
 	case x.result.Kind != 0:

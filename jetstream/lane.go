@@ -51,16 +51,16 @@ type lane struct {
 	until     time.Time
 }
 
-// expected is how many messages may still come, besides those leased.
-func (s *Source) expected() int {
-	n := 0
+// expected is how many messages may still come besides those leased, and how many may have been lost on the way and are
+// leased as the server sees it.
+func (s *Source) expected() (coming, lost int) {
 	for _, l := range s.lanes {
-		n += l.open
+		coming += l.open
 	}
 	for _, l := range s.ghosts {
-		n += l.lost
+		lost += l.lost
 	}
-	return n
+	return coming, lost
 }
 
 // refill asks for as many messages as may be leased besides those that are, once fewer than half the prefetch wait or are coming.
@@ -68,8 +68,8 @@ func (s *Source) refill() {
 	if s.bound == nil || s.paused || s.stopped || s.rebind != "" || !s.conn.Connected() {
 		return
 	}
-	coming := s.expected()
-	free := s.width - len(s.leases) - coming
+	coming, lost := s.expected()
+	free := s.width - len(s.leases) - coming - lost
 	if free <= 0 || coming+len(s.ready) > s.cfg.Prefetch/2 {
 		return
 	}
@@ -88,12 +88,13 @@ func (s *Source) refill() {
 // budget divides the free bytes. A message that did not fit is asked for alone: with all that is free as soon as that is
 // more than what it did not fit, and without a limit once nothing is leased.
 func (s *Source) budget(batch int) (int, int64) {
-	coming, reserved := s.expected(), int64(0)
+	coming, lost := s.expected()
+	var reserved int64
 	for _, l := range s.lanes {
 		reserved += l.bytes
 	}
 	free := s.cfg.MaxBytes - s.bytes - reserved
-	alone := len(s.leases) == 0 && coming == 0
+	alone := len(s.leases) == 0 && coming == 0 && lost == 0
 	switch {
 	case s.tooBig > 0 && alone && free <= s.tooBig, free <= 0 && alone:
 		return 1, 0
@@ -193,6 +194,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 // admit makes a delivery a lease.
 func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source, m.touchedAt = s, time.Now()
+	s.counted++
 	m.StreamCreated, m.MaxDeliver = s.bound.incarnation.stream, max(s.bound.info.Config.MaxDeliver, 0)
 	if old := s.leases[m.Sequence]; old != nil && s.merge(old, m) {
 		return
@@ -357,6 +359,7 @@ func (s *Source) watchLanes(now time.Time) {
 			kept = append(kept, l)
 			continue
 		}
+		s.counted += uint64(l.lost)
 		_ = l.sub.Unsubscribe() // fails only if it is gone already
 	}
 	clear(s.ghosts[len(kept):])
@@ -370,14 +373,12 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time) {
 	for _, l := range s.lanes {
 		l.proved = l.proved || l.heard && l.lastHeard.Before(asked)
 	}
-	unseen := 0
-	if info.Delivered.Consumer > s.highest {
-		unseen = int(min(info.Delivered.Consumer-s.highest, 1<<30))
-	}
+	unseen := int(min(info.Delivered.Consumer-min(s.counted, info.Delivered.Consumer), 1<<30))
 	elsewhere := max(info.NumAckPending-len(s.leases), 0) // leased at the server and not here: parked, others', or lost
 	for _, l := range s.ghosts {
 		l.lost = min(l.lost, elsewhere)
 		elsewhere -= l.lost
+		unseen = max(unseen-l.lost, 0)
 	}
 	for _, l := range append([]*lane(nil), s.lanes...) {
 		switch {

@@ -47,6 +47,7 @@ type Source struct {
 	paused   bool            // the app is away
 	stopped  bool            // no more pulling
 	highest  uint64          // consumer sequence seen
+	counted  uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
 	tooBig   int64           // a message did not fit this many free bytes
 	evidence time.Time       // when the durable was last known to be the one bound to
 	suspect  bool            // the durable may have been made anew: look before anything else is done
@@ -315,7 +316,7 @@ func (s *Source) open(b *binding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bound, s.rebind, s.suspect = b, "", false
-	s.highest, s.tooBig = 0, 0
+	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence = time.Now()
 	s.lastSeen = &lastSeen{stream: b.incarnation.stream, floor: b.info.AckFloor.Stream}
 	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0))})
@@ -403,7 +404,7 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 	if len(s.held) == 0 {
 		return
 	}
-	s.highest = info.Delivered.Consumer
+	s.highest, s.counted = info.Delivered.Consumer, info.Delivered.Consumer
 	for _, l := range s.lanes {
 		l.floor = 0
 	}

@@ -33,6 +33,7 @@ func TestDelay(t *testing.T) {
 		"shrinking is no thing": {with(func(c *RetryConfig) { c.Multiplier = 0.5 }), 50, 0, 500 * time.Millisecond},
 		"NaN":                   {with(func(c *RetryConfig) { c.Multiplier, c.Jitter = math.NaN(), math.NaN() }), 50, math.NaN(), time.Second},
 		"infinite":              {with(func(c *RetryConfig) { c.Multiplier = math.Inf(1) }), 2, 0, 30 * time.Second},
+		"the far end":           {RetryConfig{Initial: 1 << 62, Multiplier: 2, Max: math.MaxInt64}, 2, 0, math.MaxInt64},
 		"max below initial":     {with(func(c *RetryConfig) { c.Max = 10 * time.Millisecond }), 1, 0, 5 * time.Millisecond},
 		"nothing configured":    {RetryConfig{}, 1, 0, leastDelay},
 		"one nanosecond":        {RetryConfig{Initial: 1, Multiplier: 1, Max: 1, Jitter: 1}, 1, 0, 1},

@@ -101,13 +101,25 @@ func (w *world) quiet(seq uint64) {
 	w.silent[seq] = true
 }
 
+// last is the highest sequence that was published. The server's number of pending messages may be a moment behind it.
+func (w *world) last() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var last uint64
+	for _, seq := range w.published {
+		last = max(last, seq)
+	}
+	return last
+}
+
 // waitDone waits until nothing is pending.
 func (w *world) waitDone() {
 	w.t.Helper()
+	last := w.last()
 	var info *natsjs.ConsumerInfo
 	eventually(w.t, func() bool {
 		info = w.consumer(durable)
-		return info != nil && info.NumPending == 0 && info.NumAckPending == 0
+		return info != nil && info.Delivered.Stream >= last && info.NumPending == 0 && info.NumAckPending == 0
 	}, func() string {
 		if info == nil {
 			return "the durable to be there"

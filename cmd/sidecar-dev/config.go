@@ -53,7 +53,7 @@ func flagFaults(err error) error {
 		name := flags[f.Key]
 		switch {
 		case name == "":
-			all = append(all, f2error(f))
+			all = append(all, fmt.Errorf("configure the sidecar: %s", f))
 		case !said[name]:
 			all = append(all, usageError(strings.TrimSpace(name+" "+f.Value)+": "+f.Why))
 		}
@@ -61,5 +61,3 @@ func flagFaults(err error) error {
 	}
 	return errors.Join(all...)
 }
-
-func f2error(f config.Fault) error { return fmt.Errorf("configure the sidecar: %s", f) }

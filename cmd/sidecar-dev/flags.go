@@ -87,7 +87,7 @@ func parseFlags(args []string) (options, error) {
 		if name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
 			return o, usageError(fmt.Sprintf("unknown flag --%s; the nearest is --%s", clean(name), nearestFlag(fs, name)))
 		}
-		return o, usageError(strings.Replace(clean(err.Error()), "flag -", "flag --", 1))
+		return o, usageError(strings.NewReplacer("flag -", "flag --", "argument: -", "argument: --").Replace(clean(err.Error())))
 	}
 	if fs.NArg() > 0 {
 		return o, usageError(fmt.Sprintf("unexpected argument %q", fs.Arg(0)))

@@ -15,6 +15,8 @@ type ledger struct {
 	c     counts
 	open  map[uint64]uint64   // published here and not settled: sequence, and that of the message it repeats or 0
 	early map[uint64]struct{} // settled, and not known yet to be published here
+	next  uint64              // what the message that is being published repeats, or 0
+	last  uint64              // sequence of the last one published here
 	ended bool                // no more will be published here
 	done  chan struct{}       // closed when ended and nothing is open
 }
@@ -31,7 +33,7 @@ type counts struct {
 	reasons    map[policy.Reason]int // of dead letters
 
 	requests int
-	took     time.Duration // by all requests
+	busy     time.Duration // of all requests
 	slowest  time.Duration
 }
 
@@ -42,11 +44,21 @@ func newLedger() *ledger {
 	}
 }
 
-// published notes that the stream confirmed a message; of is the sequence of the one it repeats, 0 if none. Calls come
-// in the order of the sequences.
-func (l *ledger) published(sequence uint64, held bool, of uint64) {
+// publishing notes that a message is on its way to the stream; of is the sequence of the one it repeats, 0 if none. It
+// may be settled before the stream's confirmation is seen.
+func (l *ledger) publishing(of uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.next = of
+}
+
+// published notes that the stream confirmed that message; held is whether it held it back. Calls come in the order of
+// the sequences.
+func (l *ledger) published(sequence uint64, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.next
+	l.next = 0
 	l.c.published++
 	if of != 0 {
 		l.c.repeated++
@@ -55,6 +67,7 @@ func (l *ledger) published(sequence uint64, held bool, of uint64) {
 		l.c.held++
 		return
 	}
+	l.last = sequence
 	for s := range l.early {
 		if s < sequence {
 			delete(l.early, s)
@@ -98,6 +111,9 @@ func (l *ledger) settled(s *pipeline.Settled) (of uint64) {
 		l.c.others++
 	default:
 		l.early[s.Sequence] = struct{}{}
+		if s.Sequence > l.last {
+			of = l.next
+		}
 	}
 	l.look()
 	return of
@@ -120,7 +136,7 @@ func (l *ledger) requested(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.c.requests++
-	l.c.took += d
+	l.c.busy += d
 	l.c.slowest = max(l.c.slowest, d)
 }
 

@@ -13,7 +13,6 @@ import (
 const (
 	publishTimeout = 5 * time.Second
 	publishPause   = time.Second // after a failure
-	longestWindow  = time.Second // of a stream that is waited for before a message is repeated
 )
 
 // load publishes the sample messages.
@@ -23,14 +22,6 @@ type load struct {
 	source source
 	ledger *ledger
 	warn   func(string)
-
-	stored map[string]stored // the newest of each id that may be repeated
-}
-
-// stored is where and when a message was stored.
-type stored struct {
-	sequence uint64
-	at       time.Time
 }
 
 // newLoad connects and opens the stream.
@@ -39,7 +30,7 @@ func newLoad(ctx context.Context, url, stream string) (*load, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect the sample messages to %s: %w", url, err)
 	}
-	l := &load{nc: nc, stored: make(map[string]stored)}
+	l := &load{nc: nc}
 	if l.js, err = natsjs.New(nc); err == nil {
 		l.source, err = openStream(ctx, l.js, stream)
 	}
@@ -59,37 +50,31 @@ func (l *load) run(ctx context.Context, perSecond float64, n int) {
 		return
 	}
 	limiter := rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/50)))
-	plan := newPlan(l.source.last + 1)
+	plan := newPlan(l.source.last+1, int(perSecond*l.source.outlived().Seconds()))
 	for i := 0; n == 0 || i < n; i++ {
 		m := plan.message()
-		if limiter.Wait(ctx) != nil || !l.outliveWindow(ctx, m) || !l.publish(ctx, m) {
+		if limiter.Wait(ctx) != nil || !l.outlive(ctx, m.of) || !l.publish(ctx, m) {
 			return
 		}
-		l.forget(plan)
 	}
 }
 
-// outliveWindow waits until the stream takes a repeated message. It returns false if ctx ended.
-func (l *load) outliveWindow(ctx context.Context, m sample) bool {
-	if !m.again {
-		return true
-	}
-	window := min(l.source.window, longestWindow)
-	return pause(ctx, time.Until(l.stored[m.id].at.Add(window+window/4)))
+// outlive waits until the stream takes another message with the id of m, if there is an m. It returns false if ctx ended.
+func (l *load) outlive(ctx context.Context, m *sample) bool {
+	return m == nil || pause(ctx, time.Until(m.stored.Add(l.source.outlived())))
 }
 
 // publish stores one message, however often that takes. It returns false if ctx ended.
-func (l *load) publish(ctx context.Context, m sample) bool {
+func (l *load) publish(ctx context.Context, m *sample) bool {
 	for {
+		l.ledger.publishing(m.repeats())
 		within, cancel := context.WithTimeout(ctx, publishTimeout)
 		ack, err := l.js.PublishMsg(within, l.message(m))
 		cancel()
 		switch {
 		case err == nil:
-			l.ledger.published(ack.Sequence, ack.Duplicate, l.repeats(m))
-			if !ack.Duplicate {
-				l.stored[m.id] = stored{ack.Sequence, time.Now()}
-			}
+			m.sequence, m.stored = ack.Sequence, time.Now()
+			l.ledger.published(ack.Sequence, ack.Duplicate)
 			return true
 		case ctx.Err() != nil:
 			return false
@@ -101,31 +86,12 @@ func (l *load) publish(ctx context.Context, m sample) bool {
 	}
 }
 
-// repeats is the sequence of the message that m repeats, 0 if it is a new one.
-func (l *load) repeats(m sample) uint64 {
-	if !m.again {
-		return 0
-	}
-	return l.stored[m.id].sequence
-}
-
-func (l *load) message(m sample) *nats.Msg {
+func (l *load) message(m *sample) *nats.Msg {
 	msg := nats.NewMsg(l.source.subject(m.event))
 	msg.Header.Set(natsjs.MsgIDHeader, m.id)
 	msg.Header.Set("Content-Type", "application/json")
 	msg.Data = m.body
 	return msg
-}
-
-// forget drops what will not be repeated.
-func (l *load) forget(p *plan) {
-	keep := make(map[string]stored, len(p.recent))
-	for _, m := range p.recent {
-		if s, ok := l.stored[m.id]; ok {
-			keep[m.id] = s
-		}
-	}
-	l.stored = keep
 }
 
 // pause waits. It returns false if ctx ended.

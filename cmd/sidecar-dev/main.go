@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/jetsidecar/jetsidecar/internal/app"
@@ -55,7 +56,10 @@ func report(err error, s streams) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(s.err, "sidecar-dev: %v\nRun 'sidecar-dev --help' for the flags.\n", err)
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(s.err, "sidecar-dev: %s\n", strings.TrimSuffix(line, "\n"))
+		}
+		fmt.Fprintln(s.err, "Run 'sidecar-dev --help' for the flags.")
 		return exitUsage
 	case errors.Is(err, app.ErrUnconfirmed):
 		fmt.Fprintf(s.err, "sidecar-dev: stopped, but not cleanly: %v\n", err)

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // order is the body of a sample message. The sample app reads bodies of others too, so anything may be missing.
@@ -69,7 +71,19 @@ type sample struct {
 	event string // last token of its subject
 	id    string
 	body  []byte
-	again bool // repeats one that was published before
+	of    *sample // the one that it repeats, nil if it is new
+
+	// Once it is stored:
+	sequence uint64
+	stored   time.Time
+}
+
+// repeats is the sequence of the message that m repeats, 0 if it is new.
+func (m *sample) repeats() uint64 {
+	if m.of == nil {
+		return 0
+	}
+	return m.of.sequence
 }
 
 var (
@@ -77,34 +91,55 @@ var (
 	events    = [...]string{"created", "created", "created", "paid", "paid", "shipped"}
 )
 
+// choice is how many messages there are to choose from when one is repeated.
+const choice = 5
+
 // plan makes the sample messages, the same ones in every run.
 type plan struct {
-	random *rand.Rand
-	next   uint64   // number of the next order
-	count  int      // messages made
-	recent []sample // that will be accepted, the newest last
+	random   *rand.Rand
+	next     uint64    // number of the next order
+	distance int       // how far back a message is repeated from, at least
+	count    int       // messages made
+	recent   []*sample // that will be accepted, the newest last
 }
 
 // newPlan begins with order number first.
-func newPlan(first uint64) *plan {
-	return &plan{random: rand.New(rand.NewPCG(first, 2)), next: first}
+func newPlan(first uint64, distance int) *plan {
+	return &plan{random: rand.New(rand.NewPCG(first, 2)), next: first, distance: distance}
 }
 
 // message makes the next one.
-func (p *plan) message() sample {
+func (p *plan) message() *sample {
 	p.count++
-	if n := len(p.recent); n > 0 && (p.count == 6 || p.count > 10 && p.random.IntN(100) < 8) {
-		again := p.recent[p.random.IntN(n)]
-		again.again = true
-		return again
+	if of := p.repeated(); of != nil {
+		return &sample{event: of.event, id: of.id, body: of.body, of: of}
 	}
 	name := orderName(p.next)
 	p.next++
-	m := sample{event: events[p.random.IntN(len(events))], id: name, body: p.order(name)}
+	m := &sample{event: events[p.random.IntN(len(events))], id: name, body: p.order(name)}
 	if fateOf(name) == fine {
 		p.recent = append(p.recent, m)
-		p.recent = p.recent[max(0, len(p.recent)-5):]
+		p.recent = p.recent[max(0, len(p.recent)-p.distance-choice):]
 	}
+	return m
+}
+
+// repeated chooses a message to repeat now and then, early for the first time.
+func (p *plan) repeated() *sample {
+	old := len(p.recent) - p.distance
+	switch {
+	case p.count == 6 && len(p.recent) > 0:
+		return p.take(0)
+	case p.count > 10 && old > 0 && p.random.IntN(100) < 8:
+		return p.take(p.random.IntN(old))
+	}
+	return nil
+}
+
+// take is the ith of the recent ones, which is repeated only once.
+func (p *plan) take(i int) *sample {
+	m := p.recent[i]
+	p.recent = slices.Delete(p.recent, i, i+1)
 	return m
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ func startServer(port int, place store, warn func(string)) (*localnats.Server, e
 		// The server itself says so late, and in its own words.
 		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			return nil, fmt.Errorf("port %d for the NATS server cannot be had (%w): choose another with --port, or --port 0 for any free one", port, err)
+			return nil, fmt.Errorf("the NATS server cannot have port %d (%s): choose another with --port, or --port 0 for any free one", port, cause(err))
 		}
 		ln.Close()
 	}
@@ -34,6 +35,15 @@ func startServer(port int, place store, warn func(string)) (*localnats.Server, e
 			warn(text)
 		},
 	})
+}
+
+// cause is the system's own word for why an address could not be had.
+func cause(err error) string {
+	var system *os.SyscallError
+	if errors.As(err, &system) {
+		return system.Err.Error()
+	}
+	return err.Error()
 }
 
 // source is the stream that the sample messages go to.
@@ -70,6 +80,10 @@ func openStream(ctx context.Context, js natsjs.JetStream, name string) (source, 
 	}
 	return s, nil
 }
+
+// outlived is how long after a message the stream surely takes another one with its id: the server forgets ids by a
+// timer of its own. A stream with a long window is not waited for: then it is seen to hold the repeated message back.
+func (s source) outlived() time.Duration { return min(2*s.window, time.Second) }
 
 // subject is where an event goes: the stream's first subject, with the event in place of its last wildcard.
 func (s source) subject(event string) string {

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Colours, as the parameters of the terminal's SGR command.
+const (
+	bold    = "1"
+	dim     = "2"
+	red     = "31"
+	green   = "32"
+	yellow  = "33"
+	blue    = "34"
+	magenta = "35"
+	cyan    = "36"
+)
+
+// style is how texts look where they are shown.
+type style struct {
+	colour bool
+	glyphs bool     // more than ASCII may be used
+	file   *os.File // a terminal whose width bounds a line; nil for none
+}
+
+// styleOf is plain unless w is a terminal.
+func styleOf(w io.Writer, getenv func(string) string) style {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return style{}
+	}
+	return style{
+		colour: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb",
+		glyphs: utf8Locale(getenv),
+		file:   f,
+	}
+}
+
+func utf8Locale(getenv func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(getenv(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}
+
+// width of a line, 0 if nothing bounds it.
+func (s style) width() int {
+	if s.file == nil {
+		return 0
+	}
+	w, _, err := term.GetSize(int(s.file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return w
+}
+
+// paint gives a text a colour.
+func (s style) paint(colour, text string) string {
+	if !s.colour || text == "" {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// glyph is one of two texts, by what can be shown.
+func (s style) glyph(pretty, plain string) string {
+	if s.glyphs {
+		return pretty
+	}
+	return plain
+}
+
+// cut shortens a text to n characters.
+func (s style) cut(text string, n int) string {
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	end := s.glyph("…", "...")
+	keep := n - utf8.RuneCountInString(end)
+	if keep <= 0 {
+		return ""
+	}
+	return string([]rune(text)[:keep]) + end
+}
+
+// pad fills a text with blanks to n characters, on the right; with a negative n on the left.
+func pad(text string, n int) string {
+	blanks := strings.Repeat(" ", max(0, max(n, -n)-utf8.RuneCountInString(text)))
+	if n < 0 {
+		return blanks + text
+	}
+	return text + blanks
+}
+
+// maxClean bounds a text of others, in bytes.
+const maxClean = 1 << 10
+
+// clean is a text of others with everything escaped that a terminal could take for a command or that would change how
+// the rest of the line reads.
+func clean(text string) string {
+	cut := len(text) > maxClean
+	if cut {
+		text = text[:maxClean]
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b.WriteString(`\x` + strconv.FormatUint(uint64(text[0])|0x100, 16)[1:])
+		case unicode.IsPrint(r):
+			b.WriteString(text[:size])
+		default:
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		text = text[size:]
+	}
+	if cut {
+		b.WriteString("...")
+	}
+	return b.String()
+}

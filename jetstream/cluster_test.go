@@ -1,0 +1,243 @@
+package jetstream
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
+)
+
+// newClusterBench is a bench on a cluster of three, with the stream replicated on all of them.
+func newClusterBench(t *testing.T) (*bench, *localnats.Cluster) {
+	t.Helper()
+	cluster := localnats.RunCluster(t, 3)
+	b := &bench{t: t, ctx: t.Context()}
+	b.connect(cluster.URL())
+	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Replicas: 3}))
+	conn, err := Dial(Config{URLs: cluster.URLs(), Name: "test"}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.conn = conn
+	t.Cleanup(conn.Close)
+	return b, cluster
+}
+
+// The server that leads the durable is stopped, whichever of the two ways the source notices it: nothing is lost, and the
+// lease bound holds.
+func TestLeaderStops(t *testing.T) {
+	b, cluster := newClusterBench(t)
+	b.publish(400)
+	cfg := b.config()
+	b.run(cfg)
+	seen := map[uint64]bool{}
+	for i := range 400 {
+		m := b.next()
+		seen[m.Sequence] = true
+		m.Ack()
+		if i%150 == 100 {
+			n := leaderOf(b, cluster)
+			cluster.Stop(n)
+			b.eventually("another leads", func() bool {
+				cons, err := b.js.Consumer(b.ctx, "S", "d")
+				if err != nil {
+					return false
+				}
+				if n := cons.CachedInfo().NumAckPending; n > cfg.Concurrency+cfg.Prefetch {
+					t.Fatalf("%d leased", n)
+				}
+				return true
+			})
+			if err := cluster.Start(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.eventually("everything is acked", func() bool {
+		cons, err := b.js.Consumer(b.ctx, "S", "d")
+		return err == nil && cons.CachedInfo().NumAckPending == 0 && cons.CachedInfo().NumPending == 0
+	})
+	if len(seen) != 400 {
+		t.Errorf("%d of 400 messages came", len(seen))
+	}
+}
+
+func leaderOf(b *bench, cluster *localnats.Cluster) int {
+	b.t.Helper()
+	info := b.info()
+	for i := range 3 {
+		if cluster.Server(i).Native().Name() == info.Cluster.Leader {
+			return i
+		}
+	}
+	b.t.Fatalf("no server is called %s", info.Cluster.Leader)
+	return 0
+}
+
+func TestLeaderStepsDown(t *testing.T) {
+	b, _ := newClusterBench(t)
+	b.publish(300)
+	b.run(b.config())
+	seen := map[uint64]bool{}
+	for i := range 300 {
+		m := b.next()
+		seen[m.Sequence] = true
+		m.Ack()
+		if i%50 == 25 {
+			_, err := b.nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.S.d", nil, 5*time.Second)
+			b.must(nil, err)
+		}
+	}
+	b.eventually("everything is acked", func() bool {
+		cons, err := b.js.Consumer(b.ctx, "S", "d")
+		return err == nil && cons.CachedInfo().NumAckPending == 0 && cons.CachedInfo().NumPending == 0
+	})
+	if len(seen) != 300 {
+		t.Errorf("%d of 300 messages came", len(seen))
+	}
+}
+
+// proxy passes a connection on until it is frozen: then it keeps both sides open and passes nothing, as a network that
+// lost its packets does.
+type proxy struct {
+	listener net.Listener
+	target   string
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	frozen chan struct{} // closed: what was connected before is frozen
+	conns  []net.Conn
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: l, target: target, frozen: make(chan struct{})}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.mu.Lock()
+		for _, c := range p.conns {
+			_ = c.Close()
+		}
+		p.mu.Unlock()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) accept() {
+	for {
+		in, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = in.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, in, out)
+		frozen := p.frozen
+		p.mu.Unlock()
+		p.wg.Go(func() { pass(in, out, frozen) })
+		p.wg.Go(func() { pass(out, in, frozen) })
+	}
+}
+
+func pass(from, to net.Conn, frozen chan struct{}) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		select {
+		case <-frozen:
+			_, _ = io.Copy(io.Discard, from) // swallow what still comes, close nothing
+			return
+		default:
+		}
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	_ = from.Close()
+	_ = to.Close()
+}
+
+// freeze stops what is connected now from passing anything. New connections pass.
+func (p *proxy) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.frozen)
+	p.frozen = make(chan struct{})
+}
+
+// With the network gone for a connection that the server takes for alive, messages are sent into nowhere. They stay leased
+// at the server until the ack wait; the bound counts them.
+func TestBoundOverHalfOpenConnection(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	p := newProxy(t, b.server.Addr().String())
+	conn, err := Dial(Config{URLs: []string{"nats://" + p.listener.Addr().String()}, Name: "test"}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.conn = conn
+	t.Cleanup(conn.Close)
+	cfg := b.config()
+	cfg.AckWait, cfg.Concurrency, cfg.Prefetch = 30*time.Second, 8, 24
+	b.publish(20)
+	b.run(cfg)
+	for range 20 {
+		b.next().Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+	bound := cfg.Concurrency + cfg.Prefetch
+	for range 3 {
+		p.freeze()
+		b.publish(3) // sent to the frozen connection
+		b.eventually("the server sent them", func() bool { return b.info().NumPending == 0 })
+		if err := conn.nc.ForceReconnect(); err != nil {
+			t.Fatal(err)
+		}
+		b.eventually("it is connected again", func() bool { return conn.Connected() && b.source.Status().Bound })
+		b.publish(20)
+		var most atomic.Int64
+		for range 200 {
+			most.Store(max(most.Load(), int64(b.info().NumAckPending)))
+		}
+		if n := most.Load(); n > int64(bound) {
+			t.Fatalf("%d leased, the bound is %d", n, bound)
+		}
+		b.drain()
+	}
+}
+
+// drain acks everything that comes until nothing is pending, also what was sent into nowhere and comes after the ack wait.
+func (b *bench) drain() {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for m := b.source.Next(ctx); m != nil; m = b.source.Next(ctx) {
+			m.Ack()
+		}
+	})
+	b.eventually("all that arrives is acked", func() bool { return b.info().NumPending == 0 && b.source.Leased() == 0 })
+	cancel()
+	work.Wait()
+}
