@@ -96,7 +96,7 @@ func (t *table) dropOldest() {
 	t.entry(n).next = t.free
 	t.free = n
 	t.live--
-	if int(t.used) > chunkEntries && t.live < int(t.used)*3/4 {
+	if int(t.used) > chunkEntries && t.live < int(t.used)*7/8 {
 		t.compact()
 	}
 }

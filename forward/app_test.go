@@ -199,6 +199,32 @@ func TestNoReadyPath(t *testing.T) {
 	})
 }
 
+// Answers over old connections say nothing of new ones once one was refused.
+func TestProbeDue(t *testing.T) {
+	c := newClient(t, &network{})
+	for _, step := range []struct {
+		found     error
+		exchanged bool
+		due       bool
+	}{{nil, true, false}, {nil, false, true}, {io.EOF, true, true}, {io.EOF, false, true}} {
+		c.app.set(step.found)
+		c.app.exchanged.Store(step.exchanged)
+		if got := c.probeDue(); got != step.due {
+			t.Errorf("%+v: due %v", step, got)
+		}
+	}
+}
+
+// With a ready path a connection alone shows nothing.
+func TestConnectedIsNotReady(t *testing.T) {
+	for _, gated := range []bool{true, false} {
+		a := newApp(gated, nil)
+		if a.connected(); a.up.Load() == gated {
+			t.Errorf("ready path %v: up %v", gated, !gated)
+		}
+	}
+}
+
 func TestProbeInterval(t *testing.T) {
 	for _, random := range []float64{0, 0.5, 0.999999} {
 		if d := probeInterval(time.Second, random); d < 900*time.Millisecond || d > 1100*time.Millisecond {

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -53,6 +54,57 @@ func TestNothingIsSentTwice(t *testing.T) {
 					})
 				}
 			}
+		}
+	}
+}
+
+// A redirect is a status.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for _, location := range []string{"/other", "http://app:8080/", "http://[::1/%zz", ""} {
+			synctest.Test(t, func(t *testing.T) {
+				var requests atomic.Int32
+				n := &network{accept: raw(func(_ *http.Request, w io.Writer) bool {
+					requests.Add(1)
+					fmt.Fprintf(w, "HTTP/1.1 %d Go\r\nLocation: %s\r\nContent-Length: 2\r\n\r\nhi", status, location)
+					return true
+				})}
+				c := newClient(t, n)
+				r := c.Forward(t.Context(), target(t, c, "POST"), message("x"))
+				if r.Kind != policy.Answered || r.Status != status || string(r.Response) != "hi" || requests.Load() != 1 {
+					t.Errorf("%+v, %d requests", r, requests.Load())
+				}
+			})
+		}
+	}
+}
+
+// What a try that failed comes to.
+func TestFail(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		x       *exchange
+		h2      bool
+		expired bool
+		want    policy.Kind // 0: tried again
+	}{
+		"stopped":                        {&exchange{Context: gone, wanted: true, had: true, result: Result{Sent: true}}, false, true, policy.HandedBack},
+		"rejected by net/http":           {&exchange{Context: t.Context()}, false, false, policy.Undeliverable},
+		"no connection":                  {&exchange{Context: t.Context(), wanted: true}, false, false, 0},
+		"nothing sent":                   {&exchange{Context: t.Context(), wanted: true, had: true}, false, false, 0},
+		"sent":                           {&exchange{Context: t.Context(), wanted: true, had: true, result: Result{Sent: true}}, false, false, policy.NoAnswer},
+		"late":                           {&exchange{Context: t.Context(), wanted: true, had: true, result: Result{Sent: true}}, false, true, policy.NoAnswer},
+		"late, sending":                  {&exchange{Context: t.Context(), wanted: true, had: true}, false, true, policy.NoAnswer},
+		"late over HTTP/2":               {&exchange{Context: t.Context(), wanted: true, had: true, result: Result{Sent: true}}, true, true, policy.NoAnswer},
+		"late over HTTP/2, nothing sent": {&exchange{Context: t.Context(), wanted: true, had: true}, true, true, 0},
+	} {
+		x := c.x
+		x.client = &Client{h2: c.h2, app: newApp(false, nil), late: "late"}
+		x.expired.Store(c.expired)
+		x.fail(errors.New("no\nluck"))
+		if x.result.Kind != c.want || x.again != (c.want == 0) || !validValue(x.result.Error) {
+			t.Errorf("%s: %+v, again %v", name, x.result, x.again)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 // newClusterBench is a bench on a cluster of three, with the stream replicated on all of them.
 func newClusterBench(t *testing.T) (*bench, *localnats.Cluster) {
 	t.Helper()
+	t.Parallel()
 	cluster := localnats.RunCluster(t, 3)
 	b := &bench{t: t, ctx: t.Context()}
 	b.connect(cluster.URL())
@@ -37,32 +38,23 @@ func TestLeaderStops(t *testing.T) {
 	b.publish(400)
 	cfg := b.config()
 	b.run(cfg)
-	seen := map[uint64]bool{}
-	for i := range 400 {
-		m := b.next()
-		seen[m.Sequence] = true
-		m.Ack()
-		if i%150 == 100 {
-			n := leaderOf(b, cluster)
-			cluster.Stop(n)
-			b.eventually("another leads", func() bool {
-				cons, err := b.js.Consumer(b.ctx, "S", "d")
-				if err != nil {
-					return false
-				}
-				if n := cons.CachedInfo().NumAckPending; n > cfg.Concurrency+cfg.Prefetch {
-					t.Fatalf("%d leased", n)
-				}
-				return true
-			})
-			if err := cluster.Start(n); err != nil {
-				t.Fatal(err)
-			}
+	seen := b.ackAll(400, func(n int) {
+		if n%150 != 100 {
+			return
 		}
-	}
-	b.eventually("everything is acked", func() bool {
-		cons, err := b.js.Consumer(b.ctx, "S", "d")
-		return err == nil && cons.CachedInfo().NumAckPending == 0 && cons.CachedInfo().NumPending == 0
+		leader := leaderOf(b, cluster)
+		cluster.Stop(leader)
+		b.eventually("another leads", func() bool {
+			cons, err := b.js.Consumer(b.ctx, "S", "d")
+			if err != nil {
+				return false
+			}
+			if n := cons.CachedInfo().NumAckPending; n > cfg.Concurrency+cfg.Prefetch {
+				t.Fatalf("%d leased", n)
+			}
+			return true
+		})
+		b.must(nil, cluster.Start(leader))
 	})
 	if len(seen) != 400 {
 		t.Errorf("%d of 400 messages came", len(seen))
@@ -85,22 +77,40 @@ func TestLeaderStepsDown(t *testing.T) {
 	b, _ := newClusterBench(t)
 	b.publish(300)
 	b.run(b.config())
-	seen := map[uint64]bool{}
-	for i := range 300 {
-		m := b.next()
-		seen[m.Sequence] = true
-		m.Ack()
-		if i%50 == 25 {
+	seen := b.ackAll(300, func(n int) {
+		if n%50 == 25 {
 			_, err := b.nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.S.d", nil, 5*time.Second)
 			b.must(nil, err)
 		}
-	}
-	b.eventually("everything is acked", func() bool {
-		cons, err := b.js.Consumer(b.ctx, "S", "d")
-		return err == nil && cons.CachedInfo().NumAckPending == 0 && cons.CachedInfo().NumPending == 0
 	})
 	if len(seen) != 300 {
 		t.Errorf("%d of 300 messages came", len(seen))
+	}
+}
+
+// ackAll acks what comes until all of n messages came and nothing is pending. A message may come more than once.
+func (b *bench) ackAll(n int, each func(n int)) map[uint64]bool {
+	b.t.Helper()
+	seen := map[uint64]bool{}
+	deadline := time.Now().Add(time.Minute)
+	for calls := 0; ; {
+		ctx, cancel := context.WithTimeout(b.ctx, 200*time.Millisecond)
+		m := b.source.Next(ctx)
+		cancel()
+		if m != nil {
+			calls++
+			seen[m.Sequence] = true
+			m.Ack()
+			each(calls)
+			continue
+		}
+		cons, err := b.js.Consumer(b.ctx, "S", "d")
+		if err == nil && len(seen) >= n && cons.CachedInfo().NumAckPending == 0 && cons.CachedInfo().NumPending == 0 {
+			return seen
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%d of %d messages came within a minute, and then not everything was acked", len(seen), n)
+		}
 	}
 }
 
@@ -208,6 +218,13 @@ func TestBoundOverHalfOpenConnection(t *testing.T) {
 	b.eventually("everything is acked", b.settled)
 	bound := cfg.Concurrency + cfg.Prefetch
 	for range 3 {
+		b.eventually("pulls wait", func() bool {
+			b.source.mu.Lock()
+			defer b.source.mu.Unlock()
+			coming, _ := b.source.expected()
+			return coming >= 3 && !b.source.suspect
+		})
+		b.must(nil, conn.nc.FlushTimeout(5*time.Second)) // they are there
 		p.freeze()
 		b.publish(3) // sent to the frozen connection
 		b.eventually("the server sent them", func() bool { return b.info().NumPending == 0 })

@@ -130,6 +130,9 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	replicas := d.cfg.Replicas
 	if replicas == 0 {
 		source, err := d.conn.streamInfo(ctx, d.source)
+		if errors.Is(err, ErrStreamNotFound) {
+			return nil, ErrNoSource
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -245,6 +248,10 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) error {
 		return fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)
 	case ack.Stream != d.name:
 		return fmt.Errorf("storing in DLQ stream %s: stream %s took it", d.name, ack.Stream)
+	case !ack.Duplicate:
+		d.mu.Lock()
+		d.depth++
+		d.mu.Unlock()
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ var (
 	ErrStreamNotFound = errors.New("stream does not exist")
 	// ErrConsumerNotFound means that the durable does not exist.
 	ErrConsumerNotFound = errors.New("durable does not exist")
+	// ErrNoSource means that the DLQ stream waits to be made until its source stream is there.
+	ErrNoSource = errors.New("the source stream is not there yet")
 	// ErrRefused means that the durable exists and cannot be served rightly, until it is changed on the server.
 	ErrRefused = errors.New("durable cannot be served")
 	// ErrNotConnected means that there is no connection to NATS now.

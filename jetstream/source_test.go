@@ -44,9 +44,10 @@ func startServer(t *testing.T, opts *server.Options) *server.Server {
 	return s
 }
 
-// newBench starts a server with a stream S (subjects s.>) and connects to it.
+// newBench starts a server with a stream S (subjects s.>) and connects to it. The test runs beside others: mostly it waits.
 func newBench(t *testing.T, stream natsjs.StreamConfig) *bench {
 	t.Helper()
+	t.Parallel()
 	b := &bench{t: t, ctx: t.Context(), opts: &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}}
 	b.server = startServer(t, b.opts)
 	t.Cleanup(func() { b.server.Shutdown(); b.server.WaitForShutdown() })
@@ -236,16 +237,11 @@ func TestRestartLosesNoVerdict(t *testing.T) {
 	cfg := b.config()
 	cfg.Concurrency = 16
 	b.run(cfg)
-	seen := map[uint64]int{}
-	for i := range 300 {
-		m := b.next()
-		seen[m.Sequence]++
-		m.Ack()
-		if i%100 == 50 {
+	seen := b.ackAll(300, func(n int) {
+		if n%100 == 50 {
 			b.restart()
 		}
-	}
-	b.eventually("everything is acked", b.settled)
+	})
 	if len(seen) != 300 {
 		t.Fatalf("%d of 300 messages came", len(seen))
 	}

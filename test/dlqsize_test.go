@@ -35,7 +35,7 @@ func TestEntryThatWouldNotFit(t *testing.T) {
 		{"without the response", maxPayload - 2600, block(500, 5), "[]", false, true, 5},
 		{"without the error", maxPayload - 1600, block(500, 5), "[]", false, false, 5},
 		{"with some headers", maxPayload - 2100, block(2000, 20), "[]", false, false, -1},
-		{"without headers", maxPayload - 750, block(400, 1), "[]", false, false, -1},
+		{"without headers", maxPayload - 650, block(400, 1), "[]", false, false, -1},
 		{"in parts", maxPayload, nil, "[1/2 2/2]", false, false, 0},
 		{"in parts with headers", maxPayload - 20<<10 - 100, block(20<<10, 10), "[]", false, false, -1},
 		{"full header block", 100, block(65400, 60), "[]", false, false, -1},

@@ -51,6 +51,9 @@ func run(ctx context.Context, o options, place store, s streams) error {
 	}
 	d.close()
 	d.screen.close()
+	if errors.Is(err, context.Canceled) { // stopped before all of it was there
+		err = nil
+	}
 	if d.sidecar != nil {
 		summary{counts: d.ledger.counts(), took: time.Since(start), dlq: d.lines.dlq, store: place}.print(s.out, d.style)
 	}

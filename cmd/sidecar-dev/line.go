@@ -56,7 +56,7 @@ func (l lines) settled(at time.Time, s *pipeline.Settled, of uint64) string {
 		took = fmt.Sprint(s.Duration.Milliseconds())
 	}
 	subject := clean(s.Subject)
-	if l.file != nil {
+	if l.columns != nil {
 		subject = l.cut(subject, longSubject)
 	}
 	return l.coloured(k.colour, l.row(l.width(), at.Format(clock), fmt.Sprintf("#%d", s.Sequence), subject,

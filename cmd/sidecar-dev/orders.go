@@ -30,11 +30,11 @@ const (
 	hopeless             // 503 always
 	negative             // a negative total: 422
 	nameless             // no customer: 422
-	testing              // a test order: dropped
+	trial                // a test order: dropped
 )
 
 // opening are the fates of the first orders: each kind is seen early.
-var opening = [...]fate{fine, fine, busy, fine, negative, fine, fine, hopeless, fine, busyLong, fine, testing, fine, nameless}
+var opening = [...]fate{fine, fine, busy, fine, negative, fine, fine, hopeless, fine, busyLong, fine, trial, fine, nameless}
 
 // orderName is the name of the nth order, n from 1.
 func orderName(n uint64) string { return fmt.Sprintf("A-%04d", n) }
@@ -61,7 +61,7 @@ func fateOf(name string) fate {
 	case p < 24:
 		return nameless
 	case p < 26:
-		return testing
+		return trial
 	}
 	return fine
 }
@@ -152,7 +152,7 @@ func (p *plan) order(name string) []byte {
 		cents = -cents
 	case nameless:
 		customer = ""
-	case testing:
+	case trial:
 		o.Test = true
 	}
 	o.Total = json.Number(strconv.FormatFloat(float64(cents)/100, 'f', 2, 64))

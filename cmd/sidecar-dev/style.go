@@ -25,9 +25,9 @@ const (
 
 // style is how texts look where they are shown.
 type style struct {
-	colour bool
-	glyphs bool     // more than ASCII may be used
-	file   *os.File // a terminal whose width bounds a line; nil for none
+	colour  bool
+	glyphs  bool       // more than ASCII may be used
+	columns func() int // of the terminal, 0 if not known; nil if it is none
 }
 
 // styleOf is plain unless w is a terminal.
@@ -39,7 +39,10 @@ func styleOf(w io.Writer, getenv func(string) string) style {
 	return style{
 		colour: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb",
 		glyphs: utf8Locale(getenv),
-		file:   f,
+		columns: func() int {
+			n, _, _ := term.GetSize(int(f.Fd()))
+			return n
+		},
 	}
 }
 
@@ -54,14 +57,10 @@ func utf8Locale(getenv func(string) string) bool {
 
 // width of a line, 0 if nothing bounds it.
 func (s style) width() int {
-	if s.file == nil {
+	if s.columns == nil {
 		return 0
 	}
-	w, _, err := term.GetSize(int(s.file.Fd()))
-	if err != nil {
-		return 0
-	}
-	return w
+	return s.columns()
 }
 
 // paint gives a text a colour.

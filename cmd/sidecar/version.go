@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// version is set at release by -ldflags "-X main.version=v1.2.3".
-var version string
+// version and commit are set at release by -ldflags "-X main.version=v1.2.3 -X main.commit=abc".
+var version, commit string
 
 // versionMain is sidecar version.
 func versionMain(c command, args []string, s streams) int {
@@ -15,17 +15,20 @@ func versionMain(c command, args []string, s streams) int {
 	if !parseFlags(c, fs, args, s) {
 		return exitUsage
 	}
-	v, commit := buildVersion()
-	fmt.Fprintf(s.out, "sidecar %s\ncommit %s\n%s\n", v, commit, runtime.Version())
+	v, rev := buildVersion()
+	fmt.Fprintf(s.out, "sidecar %s\ncommit %s\n%s\n", v, rev, runtime.Version())
 	return exitOK
 }
 
 // buildVersion is the version and the commit that the binary was built from; "+dirty" marks a changed tree.
-func buildVersion() (v, commit string) {
-	v, commit = version, "unknown"
+func buildVersion() (v, rev string) {
+	v, rev = version, commit
+	if rev == "" {
+		rev = "unknown"
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v, commit
+		return v, rev
 	}
 	if v == "" {
 		v = info.Main.Version
@@ -33,10 +36,10 @@ func buildVersion() (v, commit string) {
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision":
-			commit = s.Value
+			rev = s.Value
 		case s.Key == "vcs.modified" && s.Value == "true":
-			commit += "+dirty"
+			rev += "+dirty"
 		}
 	}
-	return v, commit
+	return v, rev
 }

@@ -250,9 +250,12 @@ func (g *graves) retryNow() {
 }
 
 func (g *graves) complain(ctx context.Context, err error) {
+	if ctx.Err() != nil || errors.Is(err, jetstream.ErrNotConnected) || errors.Is(err, jetstream.ErrNoSource) {
+		return // said elsewhere
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now := time.Now(); ctx.Err() == nil && !errors.Is(err, jetstream.ErrNotConnected) && now.Sub(g.said) > 30*time.Second {
+	if now := time.Now(); now.Sub(g.said) > 30*time.Second {
 		g.said = now
 		g.p.Log.Error("the dlq is not usable", slog.String("error", err.Error()))
 	}

@@ -1,0 +1,81 @@
+package test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// mixed is an app of all sorts of messages. What it does with each is always the same, but for the flaky ones.
+func mixed(c *call) reply {
+	r := map[string]reply{
+		"orders.good": {status: 200},
+		"orders.bad":  {status: 422},
+		"orders.dead": {status: 500},
+		"orders.drop": {status: 200, header: map[string]string{"Sidecar-Action": "drop"}},
+	}[c.subject]
+	if c.subject == "orders.flaky" {
+		r = reply{status: 503}
+		if c.nth > 1 {
+			r = reply{status: 200}
+		}
+	}
+	r.delay = time.Millisecond
+	return r
+}
+
+// A sidecar that is killed at any moment, again and again, loses nothing and dead-letters nothing twice.
+func TestKills(t *testing.T) {
+	for _, retention := range []natsjs.RetentionPolicy{natsjs.LimitsPolicy, natsjs.WorkQueuePolicy} {
+		t.Run(retention.String(), func(t *testing.T) {
+			w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = retention })
+			w.app.on(mixed)
+			for range 40 {
+				for _, kind := range []string{"good", "bad", "flaky", "dead", "drop"} {
+					w.publish("orders."+kind, "x")
+				}
+			}
+			env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_MAX_DELIVER=4", "SIDECAR_CONSUMERS_0_CONCURRENCY=4",
+				"SIDECAR_CONSUMERS_0_PREFETCH=8", "SIDECAR_LOG_LEVEL=warn")
+			for kill := range 5 {
+				p := start(t, env...)
+				calls := w.app.count() + 20 + rand.N(20)
+				eventually(t, func() bool { return w.app.count() >= calls || w.done() }, func() string { return "calls:\n" + p.log.String() })
+				if w.done() {
+					t.Logf("all was done before kill %d", kill+1)
+				}
+				time.Sleep(rand.N(5 * time.Millisecond)) // at any moment
+				p.kill()
+			}
+			w.running()
+			w.balanceAfterKills()
+			w.fates()
+		})
+	}
+}
+
+// done reports whether nothing is left to do.
+func (w *world) done() bool {
+	info := w.consumer(durable)
+	return info != nil && info.Delivered.Stream >= w.last() && info.NumPending == 0 && info.NumAckPending == 0
+}
+
+// fates holds that each message went where its kind goes.
+func (w *world) fates() {
+	w.t.Helper()
+	dead := map[uint64]bool{}
+	for _, e := range w.dead() {
+		dead[e.source()] = true
+		switch e.header.Get("Dlq-Subject") {
+		case "orders.good", "orders.drop":
+			w.t.Errorf("message %d is dead for %s, and was good", e.source(), e.header.Get("Dlq-Reason"))
+		}
+	}
+	for _, c := range w.app.all() {
+		if (c.subject == "orders.bad" || c.subject == "orders.dead") && !dead[c.seq] {
+			w.t.Errorf("message %d of %s is not dead", c.seq, c.subject)
+		}
+	}
+}
