@@ -144,7 +144,7 @@ func (s *Source) mayPublish(now time.Time) bool {
 	if s.bound == nil || s.suspect || s.rebind != "" || !s.conn.Connected() {
 		return false
 	}
-	if now.Sub(s.evidence) < freshEvidence {
+	if s.looked || now.Sub(s.evidence) < freshEvidence {
 		return true
 	}
 	for _, l := range s.lanes {
@@ -215,7 +215,7 @@ func (s *Source) sendWaiting(now time.Time) {
 		case now.Sub(m.decided) > patience:
 			s.release(m)
 		case now.Sub(m.sentAt) >= m.resend:
-			if now.Sub(s.evidence) > time.Second {
+			if !s.looked && now.Sub(s.evidence) > time.Second {
 				s.suspect = true // look first; sent at the next turn
 				s.wake()
 				return

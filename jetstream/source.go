@@ -51,6 +51,7 @@ type Source struct {
 	tooBig   int64           // a message did not fit this many free bytes
 	evidence time.Time       // when the durable was last known to be the one bound to
 	suspect  bool            // the durable may have been made anew: look before anything else is done
+	looked   bool            // the durable was looked at in this turn, however long that took
 	rebind   string          // why the binding must be given up; empty: it need not
 	idle     []chan struct{} // closed when nothing is settling
 
@@ -302,6 +303,7 @@ func (s *Source) turn(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { s.looked = false }()
 	if s.rebind != "" || s.suspect || !s.conn.Connected() {
 		return
 	}
@@ -390,7 +392,7 @@ func (s *Source) look(ctx context.Context) {
 	case refusal(info) != "":
 		s.rebind = refusal(info)
 	default:
-		s.suspect, s.evidence = false, asked
+		s.suspect, s.looked, s.evidence = false, true, time.Now()
 		s.bound.info = info
 		s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
 		s.status.Store(&Status{Bound: true, Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0))})

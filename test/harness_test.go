@@ -25,8 +25,9 @@ const (
 	durable = "worker"
 	dlq     = "ORDERS_DLQ"
 
-	// patience is how long a condition may take to come true, on a machine that is busy.
-	patience = 30 * time.Second
+	// patience is how long a condition may take to come true, on a machine that is busy. It is less than the default ack
+	// wait, so that a message that is lost until then fails its story.
+	patience = 25 * time.Second
 	// parallel is how many stories run at a time: most of them wait.
 	parallel = "6"
 )

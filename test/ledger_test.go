@@ -145,13 +145,7 @@ func (w *world) balanceAfterKills() {
 
 func (w *world) balanceOf(calls []call, killed bool) {
 	w.t.Helper()
-	accepted := map[uint64]bool{}
-	for _, c := range calls {
-		if accepted[c.seq] && !killed {
-			w.t.Errorf("message %d was called again after it was accepted", c.seq)
-		}
-		accepted[c.seq] = accepted[c.seq] || c.answered && c.reply.accepted()
-	}
+	accepted := w.acceptedOf(calls, killed)
 	dead := w.ledgerOfDead()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,6 +164,23 @@ func (w *world) balanceOf(calls []call, killed bool) {
 	for seq := range dead {
 		w.t.Errorf("the DLQ has message %d, which was not published", seq)
 	}
+}
+
+// acceptedOf is what the app accepted. A second call of a message, after that or while the first lasts, is a fault.
+func (w *world) acceptedOf(calls []call, killed bool) map[uint64]bool {
+	w.t.Helper()
+	accepted, last := map[uint64]bool{}, map[uint64]call{}
+	for _, c := range calls {
+		if accepted[c.seq] && !killed {
+			w.t.Errorf("message %d was called again, and the first call was accepted", c.seq)
+		}
+		if before, ok := last[c.seq]; ok && !killed && before.answered && c.begun.Before(before.ended) {
+			w.t.Errorf("message %d was called twice at a time", c.seq)
+		}
+		last[c.seq] = c
+		accepted[c.seq] = accepted[c.seq] || c.answered && c.reply.accepted()
+	}
+	return accepted
 }
 
 // ledgerOfDead is what the DLQ has, by source sequence: each message once, whole.

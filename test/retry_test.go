@@ -91,7 +91,7 @@ func TestDelayIsNeverBelowATenth(t *testing.T) {
 		c.MaxDeliver = 3
 		c.Retry = policy.RetryConfig{Initial: 200 * time.Millisecond, Multiplier: 1, Max: 200 * time.Millisecond, Jitter: 1, RetryAfterMax: time.Minute}
 	}))
-	for range 100 {
+	for range 40 {
 		w.publish("orders.a", "x")
 	}
 	w.balance()

@@ -74,7 +74,12 @@ func (w *world) sidecar(options ...option) *sidecar {
 		s.err = a.Run(ctx)
 		flush()
 	}()
-	w.t.Cleanup(func() { s.stop() })
+	w.t.Cleanup(func() {
+		s.stop()
+		if w.t.Failed() {
+			w.t.Logf("the sidecar's log ends so:\n%s", s.log.end())
+		}
+	})
 	return s
 }
 
@@ -216,6 +221,12 @@ func (l *logLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// end is what was logged last.
+func (l *logLines) end() string {
+	text := l.String()
+	return text[max(0, len(text)-4000):]
 }
 
 // lines are the lines with a message, decoded.

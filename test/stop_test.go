@@ -18,7 +18,7 @@ func (s *sidecar) stopping() {
 	eventually(s.t, func() bool { return s.admin.status("/readyz") != 200 }, text("the sidecar to be not ready"))
 }
 
-// notRunning reports whether the sidecar has stopped.
+// stopped reports whether the sidecar has stopped.
 func (s *sidecar) stopped() bool {
 	select {
 	case <-s.done:
@@ -148,7 +148,8 @@ func TestStopWithoutNATS(t *testing.T) {
 	w := newWorld(t)
 	open := make(chan struct{})
 	w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
-	s := w.running(func(c *config.Config) { c.ShutdownTimeout = 2 * time.Second })
+	short := consumer(func(c *config.Consumer) { c.AckWait = time.Second })
+	s := w.running(short, func(c *config.Config) { c.ShutdownTimeout = 2 * time.Second })
 	for range 3 {
 		w.publish("orders.a", "x")
 	}
@@ -165,7 +166,7 @@ func TestStopWithoutNATS(t *testing.T) {
 		t.Errorf("the stop took %s", d)
 	}
 	w.must(w.nats.Restart())
-	w.running(consumer(func(c *config.Consumer) { c.AckWait = time.Second }))
+	w.running(short)
 	w.balanceAfterKills() // the memory went with the first sidecar
 }
 

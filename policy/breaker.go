@@ -1,0 +1,116 @@
+package policy
+
+import "time"
+
+// BreakerConfig says when an app counts as failing, and how it is tried again.
+type BreakerConfig struct {
+	// Failures is how many different messages in a row must fail to open the breaker; 0 turns it off.
+	Failures int `koanf:"failures"`
+	// ProbeInterval is the time from the opening to the first probe; it doubles with each probe that fails.
+	ProbeInterval time.Duration `koanf:"probe_interval"`
+	// ProbeMax is the longest time between probes.
+	ProbeMax time.Duration `koanf:"probe_max"`
+	// Hold is how long an open breaker keeps messages from being dead-lettered, counted from the opening.
+	Hold time.Duration `koanf:"hold"`
+}
+
+// Breaker tells an app that fails from messages that fail. It is a state machine that is told the time, and it is not
+// safe for concurrent use.
+//
+// It opens when the given number of different messages in a row had an answer that meant retry, with no other verdict
+// between: one poison message, however often it fails, never opens it. While it is open one request at a time is tried,
+// after a wait that doubles. A verdict other than retry closes it; then the number of requests allowed at a time starts
+// with one and grows by one with each further verdict other than retry.
+type Breaker struct {
+	cfg     BreakerConfig
+	most    int      // requests at a time, when nothing is wrong
+	failed  []uint64 // the different messages that failed in a row, fewer than cfg.Failures
+	open    bool
+	since   time.Time // when it opened
+	wait    time.Duration
+	next    time.Time // the next probe
+	allowed int
+}
+
+// NewBreaker is a closed breaker for an app that may get most requests at a time.
+func NewBreaker(cfg BreakerConfig, most int) *Breaker {
+	return &Breaker{cfg: cfg, most: most, allowed: most}
+}
+
+// Open reports whether the breaker is open, and since when.
+func (b *Breaker) Open() (since time.Time, open bool) { return b.since, b.open }
+
+// Allowed is how many requests may be at the app at a time: 0 while a probe has to wait.
+func (b *Breaker) Allowed(now time.Time) int {
+	switch {
+	case !b.open:
+		return b.allowed
+	case now.Before(b.next):
+		return 0
+	default:
+		return 1
+	}
+}
+
+// NextProbe is when a request may be tried while the breaker is open.
+func (b *Breaker) NextProbe() time.Time { return b.next }
+
+// Holds reports whether nothing may be dead-lettered for a limit now: the breaker is open, and not for longer than Hold.
+func (b *Breaker) Holds(now time.Time) bool { return b.open && now.Sub(b.since) < b.cfg.Hold }
+
+// Failed is told that a message had an answer that meant retry. Random, in [0, 1), is for the jitter of the next probe. It
+// reports whether this opened the breaker.
+func (b *Breaker) Failed(now time.Time, message uint64, random float64) (opened bool) {
+	switch {
+	case b.cfg.Failures <= 0:
+		return false
+	case b.open:
+		b.delay(now, random)
+		return false
+	}
+	for _, m := range b.failed {
+		if m == message {
+			return false
+		}
+	}
+	if len(b.failed)+1 < b.cfg.Failures {
+		b.failed = append(b.failed, message)
+		return false
+	}
+	b.failed = b.failed[:0]
+	b.open, b.since, b.wait = true, now, 0
+	b.delay(now, random)
+	return true
+}
+
+// Postpone is told that the app is not ready for a probe: the next one waits as after one that failed.
+func (b *Breaker) Postpone(now time.Time, random float64) {
+	if b.open {
+		b.delay(now, random)
+	}
+}
+
+// delay sets the next probe: ProbeInterval after the opening, then doubling to ProbeMax, of which a quarter is random. A request
+// that was at the app already when the breaker opened does not put the first probe off further.
+func (b *Breaker) delay(now time.Time, random float64) {
+	if b.wait > 0 && now.Before(b.next) {
+		return
+	}
+	if b.wait == 0 {
+		b.wait = min(b.cfg.ProbeInterval, b.cfg.ProbeMax)
+	} else if b.wait = 2 * b.wait; b.wait > b.cfg.ProbeMax || b.wait <= 0 {
+		b.wait = b.cfg.ProbeMax
+	}
+	b.next = now.Add(b.wait - time.Duration(random*float64(b.wait/4)))
+}
+
+// Passed is told of a verdict other than retry. It reports whether this closed the breaker.
+func (b *Breaker) Passed() (closed bool) {
+	b.failed = b.failed[:0]
+	if b.open {
+		b.open, b.allowed = false, 1
+		return true
+	}
+	b.allowed = min(b.allowed+1, b.most)
+	return false
+}
