@@ -79,7 +79,7 @@ func (c *ConsumerConfig) wanted() natsjs.ConsumerConfig {
 	switch len(c.FilterSubjects) {
 	case 0:
 		if c.Start.Policy == natsjs.DeliverLastPerSubjectPolicy {
-			w.FilterSubject = ">" // the server asks for one
+			w.FilterSubjects = []string{">"} // the server asks for one
 		}
 	case 1:
 		w.FilterSubject = c.FilterSubjects[0]

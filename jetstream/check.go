@@ -167,7 +167,11 @@ func (k *checker) permissions(ctx context.Context) {
 	try(&nats.Msg{Subject: p + "CONSUMER.MSG.NEXT." + s + "." + d, Data: []byte(`{"batch":-1}`)})
 	try(&nats.Msg{Subject: "$JS.ACK." + s + "." + d + ".1.0.0.0.0", Data: []byte("+WPI")})
 	if k.missing && k.cfg.Manage != ManageNone {
-		try(&nats.Msg{Subject: p + "CONSUMER.CREATE." + s + "." + d, Data: []byte("?")})
+		create := p + "CONSUMER.CREATE." + s + "." + d
+		if len(k.cfg.FilterSubjects) == 1 {
+			create += "." + k.cfg.FilterSubjects[0]
+		}
+		try(&nats.Msg{Subject: create, Data: []byte("?")})
 	}
 	if k.dlq.Enabled {
 		dl := NewDeadLetters(k.conn, k.dlq, s, d, k.conn.log)

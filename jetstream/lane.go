@@ -65,11 +65,17 @@ func (s *Source) expected() (coming, lost int) {
 
 // refill asks for as many messages as may be leased besides those that are, once fewer than half the prefetch wait or are coming.
 func (s *Source) refill() {
-	if s.bound == nil || s.paused || s.stopped || s.rebind != "" || !s.conn.Connected() {
+	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || !s.conn.Connected() {
 		return
 	}
 	coming, lost := s.expected()
 	free := s.width - len(s.leases) - coming - lost
+	if s.pulling == PullOne {
+		if len(s.leases) > 0 || coming > 0 {
+			return
+		}
+		free = min(free, 1)
+	}
 	if free <= 0 || coming+len(s.ready) > s.cfg.Prefetch/2 {
 		return
 	}

@@ -42,9 +42,9 @@ type Source struct {
 	bytes    int64                 // of all leases
 	width    int                   // how many leases are allowed now
 	lanes    []*lane
-	ghosts   []*lane         // requests that are gone and may have been sent messages that did not arrive
-	held     []*Message      // arrived in doubt, not offered to the workers
-	paused   bool            // the app is away
+	ghosts   []*lane    // requests that are gone and may have been sent messages that did not arrive
+	held     []*Message // arrived in doubt, not offered to the workers
+	pulling  Pulling
 	stopped  bool            // no more pulling
 	highest  uint64          // consumer sequence seen
 	counted  uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
@@ -88,7 +88,6 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		leases:   map[uint64]*Message{},
 		settling: map[*Message]struct{}{},
 		width:    1,
-		paused:   true,
 	}
 	s.touched.init()
 	s.status.Store(&Status{Detail: "starting"})
@@ -144,19 +143,25 @@ func (s *Source) Requeue(m *Message) {
 	s.refill()
 }
 
-// Pause stops or resumes the pulling, for as long as the app is away. A source starts paused.
-func (s *Source) Pause(paused bool) {
+// Pulling says how much may be pulled.
+type Pulling int
+
+// How much may be pulled.
+const (
+	PullNothing Pulling = iota // the app is away
+	PullOne                    // one message when none is leased: to try a failing app with
+	PullAll                    // as much as may be leased
+)
+
+// Pull sets how much may be pulled. A source starts with nothing.
+func (s *Source) Pull(much Pulling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.paused == paused {
-		return
-	}
-	s.paused = paused
-	if paused {
+	if much < s.pulling {
 		s.retireLanes()
-	} else {
-		s.refill()
 	}
+	s.pulling = much
+	s.refill()
 }
 
 // StopPulling ends the pulling for good and waits until nothing more can arrive, or ctx ends.

@@ -104,7 +104,7 @@ func (b *bench) run(cfg ConsumerConfig) {
 	})
 	b.stop = sync.OnceFunc(func() { cancel(); done.Wait() })
 	b.t.Cleanup(b.stop)
-	b.source.Pause(false)
+	b.source.Pull(PullAll)
 	b.eventually("the durable is bound", func() bool { return b.source.Status().Bound })
 }
 
@@ -456,7 +456,7 @@ func TestWaitsForStreamAndDurable(t *testing.T) {
 	done.Go(func() { _ = b.source.Run(ctx) })
 	defer done.Wait()
 	defer cancel()
-	b.source.Pause(false)
+	b.source.Pull(PullAll)
 	b.eventually("it says what it waits for", func() bool { return b.source.Status().Detail == "looking up stream S: stream does not exist" })
 	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}}))
 	b.publish(1)
@@ -484,7 +484,7 @@ func TestRefusedDurable(t *testing.T) {
 			done.Go(func() { _ = b.source.Run(ctx) })
 			defer done.Wait()
 			defer cancel()
-			b.source.Pause(false)
+			b.source.Pull(PullAll)
 			b.eventually("it is refused", func() bool {
 				st := b.source.Status()
 				return !st.Bound && len(st.Detail) > 30

@@ -29,3 +29,15 @@ type StatusConfig struct {
 	// Drop lists the statuses that discard a message: acknowledged and counted apart.
 	Drop []string `koanf:"drop"`
 }
+
+// BreakerConfig says when an app counts as failing, and how it is tried again.
+type BreakerConfig struct {
+	// Failures is how many different messages in a row must fail to open the breaker; 0 turns it off.
+	Failures int `koanf:"failures"`
+	// ProbeInterval is the time from the opening to the first probe; it doubles with each probe that fails.
+	ProbeInterval time.Duration `koanf:"probe_interval"`
+	// ProbeMax is the longest time between probes.
+	ProbeMax time.Duration `koanf:"probe_max"`
+	// Hold is how long an open breaker keeps messages from being dead-lettered, counted from the opening.
+	Hold time.Duration `koanf:"hold"`
+}

@@ -46,6 +46,7 @@ func (w *world) environment(more ...string) []string {
 		"SIDECAR_CONSUMERS_0_DURABLE=" + durable,
 		"SIDECAR_CONSUMERS_0_RETRY_INITIAL=10ms",
 		"SIDECAR_CONSUMERS_0_RETRY_MAX=50ms",
+		"SIDECAR_CONSUMERS_0_BREAKER_FAILURES=0",
 	}, more...)
 }
 

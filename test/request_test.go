@@ -82,12 +82,26 @@ func TestHeadersPassOn(t *testing.T) {
 	}
 }
 
+// Neither where the sidecar sets a header of that name itself nor where it sets none.
 func TestHeadersThatAMessageMustNotSet(t *testing.T) {
+	t.Run("set", func(t *testing.T) {
+		forge(t, map[string]string{"X-App": "ours", "Authorization": "Bearer secret"}, func(c *config.Config) {
+			c.App.Headers, c.App.BearerToken = map[string]string{"X-App": "ours"}, "secret"
+		})
+	})
+	t.Run("not set", func(t *testing.T) { forge(t, map[string]string{}, func(*config.Config) {}) })
+}
+
+// forge delivers a message with all the headers it must not set. What the app gets beside them is given.
+func forge(t *testing.T, want map[string]string, o option) {
 	w := newWorld(t)
 	forged := []string{
 		"Host", "Content-Length", "Transfer-Encoding", "Expect", "Authorization", "Cookie", "Connection", "Keep-Alive", "TE", "Trailer", "Upgrade",
 		"Proxy-Authorization", "Proxy-Connection", "Proxy-Anything", "Nats-Subject", "Nats-Stream", "Nats-Consumer", "Nats-Sequence",
-		"Nats-Time-Stamp", "Nats-Num-Delivered", "Nats-Max-Deliver", "Nats-Num-Pending", "Idempotency-Key", "X-App",
+		"Nats-Time-Stamp", "Nats-Num-Delivered", "Nats-Max-Deliver", "Nats-Num-Pending", "Idempotency-Key",
+	}
+	if want["X-App"] != "" {
+		forged = append(forged, "X-App")
 	}
 	var header []string
 	for _, name := range forged {
@@ -95,12 +109,10 @@ func TestHeadersThatAMessageMustNotSet(t *testing.T) {
 	}
 	header = append(header, "Connection: X-Hop", "X-Hop: forged", "X-Kept: kept")
 	seq := w.publish("orders.a", "body", header...)
-	w.running(func(c *config.Config) {
-		c.App.Headers = map[string]string{"X-App": "ours"}
-		c.App.BearerToken = "secret"
-	})
+	w.running(o)
 	w.balance()
 	c := w.app.of(seq)[0]
+	want["X-Kept"], want["Nats-Subject"] = "kept", "orders.a"
 	for name, values := range c.header {
 		for _, v := range values {
 			if strings.Contains(v, "forged") {
@@ -108,7 +120,7 @@ func TestHeadersThatAMessageMustNotSet(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]string{"X-App": "ours", "Authorization": "Bearer secret", "X-Kept": "kept", "Nats-Subject": "orders.a"} {
+	for name, want := range want {
 		if got := c.header.Values(name); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}

@@ -53,8 +53,10 @@ func (w *world) configuration(options ...option) *config.Config {
 
 func testConsumer() config.Consumer {
 	c := config.DefaultConsumer()
+	c.Breaker.Failures = 0 // on in the tests of the breaker: elsewhere many messages fail on purpose
 	c.Stream, c.Durable = stream, durable
 	c.Retry.Initial, c.Retry.Max = 10*time.Millisecond, 50*time.Millisecond
+	c.Breaker.Failures = 0 // what fails on purpose is no outage
 	return c
 }
 

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -25,8 +26,14 @@ type Check struct {
 }
 
 // Checks looks at NATS, the app, and of each consumer its durable and its DLQ, if it has one. appDetail says why the app
-// is not reachable.
+// is not reachable. An app that fails so that a breaker is open is not ready either.
 func Checks(nats, app bool, appDetail string, statuses []pipeline.Status) Readiness {
+	for _, s := range statuses {
+		if s.BreakerOpen {
+			appDetail = or(unless(app, appDetail), fmt.Sprintf("consumer %s of stream %s: %s", s.Consumer, s.Stream, s.BreakerDetail))
+			app = false
+		}
+	}
 	checks := []Check{
 		{Name: "nats", OK: nats, Detail: unless(nats, "not connected")},
 		{Name: "app", OK: app, Detail: unless(app, or(appDetail, "not reachable"))},

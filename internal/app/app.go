@@ -62,9 +62,11 @@ func New(o Options) (*App, error) {
 		return nil, fmt.Errorf("app: %w", err)
 	}
 	if a.listener, err = net.Listen("tcp", o.Config.Admin.Listen); err != nil {
+		a.client.Close()
 		return nil, fmt.Errorf("admin.listen: %w", err)
 	}
 	if a.conn, err = jetstream.Dial(o.Config.NATS, o.Log); err != nil {
+		a.client.Close()
 		return nil, errors.Join(err, a.listener.Close())
 	}
 	tel := telemetry.New(telemetry.Options{
@@ -97,7 +99,12 @@ func (a *App) pipeline(o Options, tel *telemetry.Telemetry, c config.Consumer) (
 	if o.Observe != nil {
 		observer = o.Observe(c.Stream, c.Durable, observer)
 	}
+	var ready func(context.Context) error
+	if o.Config.App.Ready.Path != "" {
+		ready = a.client.Probe
+	}
 	return pipeline.New(cfg, pipeline.Parts{
+		Ready:       ready,
 		Source:      jetstream.NewSource(a.conn, SourceConfig(c), log),
 		DeadLetters: jetstream.NewDeadLetters(a.conn, c.DLQ, c.Stream, c.Durable, log),
 		App:         a.client,
@@ -138,7 +145,7 @@ func (a *App) appChanged(o Options, up bool, err error) {
 		a.log.Warn("the app is not reachable, pulling waits", slog.String("error", err.Error()))
 	}
 	for _, p := range a.pipelines {
-		p.Source.Pause(!up)
+		p.AppChanged(up)
 	}
 	if o.OnApp != nil {
 		o.OnApp(up, err)

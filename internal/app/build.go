@@ -20,7 +20,7 @@ func pipelineConfig(c config.Consumer, shutdown time.Duration) (pipeline.Config,
 	return pipeline.Config{
 		Stream: c.Stream, Durable: c.Durable, Concurrency: c.Concurrency, Prefetch: c.Prefetch, Rate: c.Rate,
 		Policy:          policy.Policy{MaxDeliver: c.MaxDeliver, MaxAge: c.MaxAge, Retry: c.Retry, Status: status},
-		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, Dedupe: c.Dedupe,
+		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, Dedupe: c.Dedupe, Breaker: c.Breaker,
 	}, nil
 }
 

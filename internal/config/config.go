@@ -81,8 +81,8 @@ type Consumer struct {
 	Retry policy.RetryConfig `koanf:"retry"`
 	// Status says which HTTP statuses mean which verdict.
 	Status policy.StatusConfig `koanf:"status"`
-	// Breaker stops pulling while the app is failing.
-	Breaker Breaker `koanf:"breaker"`
+	// Breaker stops pulling while the app fails message after message.
+	Breaker policy.BreakerConfig `koanf:"breaker"`
 	// Rate is the most requests a second; 0 means no limit.
 	Rate float64 `koanf:"rate"`
 	// DLQ is where dead letters go.
@@ -91,18 +91,6 @@ type Consumer struct {
 	Dedupe dedupe.Config `koanf:"dedupe"`
 	// Batch would send several messages in one request.
 	Batch Unsupported `koanf:"batch" unsupported:"always"`
-}
-
-// Breaker stops pulling while the app is failing.
-type Breaker struct {
-	// Failures is how many different messages in a row open the breaker; 0 turns it off.
-	Failures int `koanf:"failures" unsupported:"true"`
-	// ProbeInterval is the time from the opening to the first probe.
-	ProbeInterval time.Duration `koanf:"probe_interval" unsupported:"always"`
-	// ProbeMax is the longest time between probes.
-	ProbeMax time.Duration `koanf:"probe_max" unsupported:"always"`
-	// Hold is how long an open breaker keeps messages from being dead-lettered.
-	Hold time.Duration `koanf:"hold" unsupported:"always"`
 }
 
 // Unsupported is the type of a key that is known and not supported yet.

@@ -33,7 +33,7 @@ const exampleFoot = `
 # Any key of a consumer, applied to all of them, below a consumer's own keys.
 defaults: {}
 
-# Known, and not supported yet: app.signing_secret, and of a consumer: breaker, format other than raw,
+# Known, and not supported yet: app.signing_secret, and of a consumer: format other than raw,
 # order other than none, batch, dlq.alert_depth, dlq.alert_url, dedupe.bucket and dedupe.store: kv.
 `
 

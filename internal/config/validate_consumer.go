@@ -27,6 +27,7 @@ func (c *checker) consumers() {
 		p := fmt.Sprintf("consumers[%d]", i)
 		c.consumer(p, one)
 		c.retry(p+".retry", one.Retry)
+		c.breaker(p+".breaker", one.Breaker)
 		c.status(p+".status", one.Status)
 		c.dedupe(p+".dedupe", one)
 		if one.DLQ.Enabled {
@@ -83,6 +84,23 @@ func (c *checker) flow(p string, one Consumer) {
 		c.warn(p+".max_ack_pending", "is less than concurrency + prefetch (%d): that many can never be leased", leased)
 	}
 }
+
+// breaker checks a breaker; one that is off is not looked at.
+func (c *checker) breaker(p string, b policy.BreakerConfig) {
+	switch {
+	case b.Failures < 0:
+		c.fault(p+".failures", "must not be negative; 0 turns the breaker off")
+	case b.Failures == 0:
+		return
+	}
+	if b.ProbeInterval <= 0 {
+		c.fault(p+".probe_interval", "must be above 0: probing without a pause is a tight loop")
+	} else if b.ProbeMax < b.ProbeInterval {
+		c.fault(p+".probe_max", "must not be below breaker.probe_interval (%s)", shortDuration(b.ProbeInterval))
+	}
+	c.notNegative(p+".hold", b.Hold)
+}
+
 
 func (c *checker) retry(p string, r policy.RetryConfig) {
 	switch {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/dedupe"
@@ -24,8 +25,8 @@ type attempt struct {
 	decision policy.Decision
 }
 
-// begin looks whether the message was answered before. It returns false if another message with its id is in flight:
-// then this one waits, leased, for the verdict over the first.
+// begin looks whether the message was answered before. It returns false if another with its id, or an earlier delivery of
+// itself, is in flight: then this one waits, leased, for the verdict over the first.
 //
 // The id is taken before it is looked up: the other way round, a first message that ends in between would be missed.
 func (p *Pipeline) begin(a *attempt) bool {
@@ -36,9 +37,9 @@ func (p *Pipeline) begin(a *attempt) bool {
 	a.key = a.self
 	if ids := a.message.Header[p.Dedupe.Header]; len(ids) > 0 && ids[0] != "" {
 		a.key, a.hasID = a.scope.ID(ids[0]), true
-		if !p.waiting.Begin(a.key, a.message) {
-			return false
-		}
+	}
+	if !p.waiting.Begin(a.key, a.message) {
+		return false
 	}
 	a.duplicate = p.memory.Seen(a.key) || a.hasID && p.memory.Seen(a.self)
 	return true
@@ -46,7 +47,7 @@ func (p *Pipeline) begin(a *attempt) bool {
 
 // end lets those go on that waited for this message's verdict.
 func (p *Pipeline) end(a *attempt) {
-	if !a.hasID {
+	if p.memory == nil {
 		return
 	}
 	for _, m := range p.waiting.End(a.key) {
@@ -54,15 +55,37 @@ func (p *Pipeline) end(a *attempt) {
 	}
 }
 
-// try calls the app, unless the message was answered before, and decides.
+// try calls the app, unless the message was answered before, and decides. While the breaker is open it may try again in
+// place: that spends no delivery.
 func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) {
 	if a.duplicate {
 		return
 	}
-	if p.limiter != nil && p.limiter.Wait(ctx) != nil {
-		a.result.Kind = policy.HandedBack // stopping
-		return
+	for stays := false; ; {
+		if p.gate.enter(ctx) != nil || p.limiter != nil && p.limiter.Wait(ctx) != nil {
+			a.result.Kind, a.decision = policy.HandedBack, policy.Decision{} // stopping
+			if stays {
+				p.gate.left()
+			}
+			return
+		}
+		p.call(w, a)
+		if stays = p.gate.leave(a.message.Sequence, stays, a.decision, failure(a)); !stays {
+			return
+		}
 	}
+}
+
+// failure is what went wrong, in a few words.
+func failure(a *attempt) string {
+	if a.result.Kind == policy.Answered {
+		return "status " + strconv.Itoa(a.result.Status)
+	}
+	return a.result.Error
+}
+
+// call sends the message to the app once, and decides.
+func (p *Pipeline) call(w *worker, a *attempt) {
 	m := a.message
 	limits := p.Policy
 	limits.MaxDeliver = smaller(limits.MaxDeliver, m.MaxDeliver)
@@ -73,6 +96,7 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) {
 		Sending: w.sending,
 	})
 	p.Observer.InFlight(-1)
+	w.state.CompareAndSwap(sending, idle)
 	if a.result.Sent {
 		p.Observer.Requested(a.result.Status, a.result.Duration)
 	}

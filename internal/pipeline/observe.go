@@ -55,6 +55,9 @@ type Status struct {
 	Bound    bool   // the durable is there and served
 	Detail   string // why it is not bound, or what it waits for; empty when all is well
 
+	BreakerOpen   bool   // the app fails message after message
+	BreakerDetail string // since when, and what opened it
+
 	Leased     int    // messages leased by this process, in flight included
 	Pending    uint64 // messages in the stream not yet delivered (num_pending)
 	AckPending uint64 // delivered and not settled (num_ack_pending), by any sidecar of the durable

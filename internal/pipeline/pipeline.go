@@ -9,6 +9,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -33,6 +34,7 @@ type Config struct {
 	ShutdownTimeout time.Duration // for what is in flight at a stop
 	DLQ             bool          // store dead letters; else they are terminated and logged
 	Dedupe          dedupe.Config
+	Breaker         policy.BreakerConfig
 }
 
 // Parts are what a pipeline is made of.
@@ -40,6 +42,7 @@ type Parts struct {
 	Source      *jetstream.Source
 	DeadLetters *jetstream.DeadLetters
 	App         *forward.Client
+	Ready       func(context.Context) error // the app's ready probe; nil if it has no ready path
 	Target      *forward.Target
 	Observer    Observer
 	Log         *slog.Logger
@@ -52,9 +55,12 @@ type Pipeline struct {
 	memory  *dedupe.Memory // nil: dedupe is off
 	waiting dedupe.InFlight[*jetstream.Message]
 	limiter *rate.Limiter // nil: no limit
+	gate    *gate
 	graves  *graves
 
 	mu     sync.Mutex
+	away   bool // the app is
+	open   bool // the breaker is
 	scope  dedupe.Scope
 	scoped time.Time // the stream's creation time that scope is for
 }
@@ -69,7 +75,44 @@ func New(cfg Config, parts Parts) *Pipeline {
 		p.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), max(1, int(cfg.Rate/100)))
 	}
 	p.graves = newGraves(p)
+	p.gate = newGate(cfg.Breaker, cfg.Concurrency)
+	p.gate.ready, p.gate.onChange = parts.Ready, p.breakerChanged
+	p.away = true
 	return p
+}
+
+// AppChanged is told when the app is found there or away: while it is away nothing is pulled. A pipeline starts with it away.
+func (p *Pipeline) AppChanged(up bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = !up
+	p.pull()
+}
+
+// pull lets as much be pulled as the app takes. The caller holds p.mu.
+func (p *Pipeline) pull() {
+	switch {
+	case p.away:
+		p.Source.Pull(jetstream.PullNothing)
+	case p.open:
+		p.Source.Pull(jetstream.PullOne)
+	default:
+		p.Source.Pull(jetstream.PullAll)
+	}
+}
+
+// breakerChanged is told when the breaker opens or closes: while it is open nothing is pulled, but for a message to try the
+// app with when there is none.
+func (p *Pipeline) breakerChanged(open bool, since time.Time, why string) {
+	if open {
+		p.Log.Warn("the breaker is open: the app fails message after message, pulling waits", slog.String("error", why))
+	} else {
+		p.Log.Info("the breaker is closed", slog.Duration("open", time.Since(since)))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open, _, _ = p.gate.state() // of two changes at a time, the later one counts
+	p.pull()
 }
 
 // Status is a snapshot for the health checks and metrics.
@@ -78,6 +121,9 @@ func (p *Pipeline) Status() Status {
 	s := Status{
 		Stream: p.Stream, Consumer: p.Durable, Bound: src.Bound, Detail: src.Detail,
 		Leased: p.Source.Leased(), Pending: src.Pending, AckPending: src.AckPending, DLQEnabled: p.DLQ,
+	}
+	if open, since, why := p.gate.state(); open {
+		s.BreakerOpen, s.BreakerDetail = true, fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
 	}
 	if p.DLQ {
 		s.DLQOK, s.DLQDetail, s.DLQDepth = p.DeadLetters.State()
@@ -181,7 +227,6 @@ func (p *Pipeline) work(ctx, workCtx context.Context) {
 			return
 		}
 		p.handle(ctx, w, m)
-		w.state.CompareAndSwap(sending, idle)
 	}
 }
 

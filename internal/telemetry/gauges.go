@@ -36,6 +36,8 @@ func newGauges(o Options) *gauges {
 				func(s pipeline.Status) float64 { return float64(s.AckPending) }},
 			{gauge("sidecar_parked", "Messages that wait at the server for a retry, or are held by other sidecars.", consumerLabels()...),
 				func(s pipeline.Status) float64 { return float64(s.Parked()) }},
+			{gauge("sidecar_breaker_open", "1 while the app fails message after message and is only probed.", consumerLabels()...),
+				func(s pipeline.Status) float64 { return bit(s.BreakerOpen) }},
 		},
 		dlqDepth:  gauge("sidecar_dlq_depth", "Entries in the DLQ stream.", consumerLabels()...),
 		appUp:     gauge("sidecar_app_up", "1 if the app can be reached."),

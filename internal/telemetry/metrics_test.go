@@ -25,6 +25,7 @@ var served = map[string][]string{
 	"sidecar_delivery_latency_seconds":   {"consumer", "stream"},
 	"sidecar_in_flight":                  {"consumer", "stream"},
 	"sidecar_leased":                     {"consumer", "stream"},
+	"sidecar_breaker_open":               {"consumer", "stream"},
 	"sidecar_parked":                     {"consumer", "stream"},
 	"sidecar_pending":                    {"consumer", "stream"},
 	"sidecar_ack_pending":                {"consumer", "stream"},

@@ -1,0 +1,148 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// gate lets requests through to the app, as many at a time as the breaker allows.
+type gate struct {
+	ready    func(context.Context) error                  // the app's ready probe; nil if it has none
+	onChange func(open bool, since time.Time, why string) // called when the breaker opens or closes
+
+	mu      sync.Mutex
+	breaker *policy.Breaker
+	inside  int           // requests at the app
+	staying int           // messages tried again in place
+	waiting int           // who waits for changed
+	changed chan struct{} // closed when something changed
+	why     string        // the failure that opened the breaker
+}
+
+func newGate(cfg policy.BreakerConfig, concurrency int) *gate {
+	return &gate{breaker: policy.NewBreaker(cfg, concurrency), changed: make(chan struct{})}
+}
+
+// enter waits until a request may be sent. It returns an error when ctx ends; else leave must follow.
+func (g *gate) enter(ctx context.Context) error {
+	for {
+		wait, changed, open := g.tryEnter(time.Now())
+		if changed == nil {
+			if !open || g.ready == nil {
+				return nil
+			}
+			err := g.ready(ctx)
+			if err == nil {
+				return nil
+			}
+			g.postpone()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+		g.mu.Lock()
+		g.waiting--
+		g.mu.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// tryEnter lets a request in, and returns no channel; or it says how long to wait, and for what.
+func (g *gate) tryEnter(now time.Time) (wait time.Duration, changed <-chan struct{}, open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, open = g.breaker.Open()
+	if g.inside < g.breaker.Allowed(now) {
+		g.inside++
+		return 0, nil, open
+	}
+	g.waiting++
+	wait = time.Hour // until something changes
+	if open && g.inside == 0 {
+		wait = max(g.breaker.NextProbe().Sub(now), time.Millisecond)
+	}
+	return wait, g.changed, open
+}
+
+// postpone gives the place up again: the app is not ready for a probe.
+func (g *gate) postpone() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	g.breaker.Postpone(time.Now(), random())
+	g.tell()
+}
+
+// leave is told what came of the request, and reports whether its message stays to be tried again in place: while the breaker
+// holds, a message at its limit does, and one message always does, so that there is one to probe with. Stays says whether it
+// did already.
+func (g *gate) leave(m uint64, stays bool, d policy.Decision, why string) (again bool) {
+	g.mu.Lock()
+	now := time.Now()
+	since, was := g.breaker.Open()
+	g.inside--
+	limited := d.Reason == policy.ReasonMaxDeliver || d.Reason == policy.ReasonMaxAge
+	switch {
+	case d.Verdict == 0: // handed back
+	case d.Verdict == policy.Retry || limited:
+		if g.breaker.Failed(now, m, random()) {
+			g.why = why
+		}
+		_, open := g.breaker.Open()
+		again = limited && g.breaker.Holds(now) || !limited && open && (stays || g.staying == 0)
+	default:
+		g.breaker.Passed()
+	}
+	switch {
+	case again && !stays:
+		g.staying++
+	case stays && !again:
+		g.staying--
+	}
+	opened, open := g.breaker.Open()
+	g.tell()
+	why = g.why
+	g.mu.Unlock()
+	if open != was && g.onChange != nil {
+		if open {
+			since = opened
+		}
+		g.onChange(open, since, why)
+	}
+	return again
+}
+
+// left is told that a message that stayed is not tried any more.
+func (g *gate) left() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.staying--
+}
+
+func (g *gate) tell() {
+	if g.waiting > 0 {
+		close(g.changed)
+		g.changed = make(chan struct{})
+	}
+}
+
+// state is what the breaker does now.
+func (g *gate) state() (open bool, since time.Time, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	since, open = g.breaker.Open()
+	return open, since, g.why
+}

@@ -1,0 +1,163 @@
+package test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// breaking is a consumer with a breaker that is quick, and messages that are at their limit after two attempts.
+func breaking(change ...func(*config.Consumer)) option {
+	return consumer(func(c *config.Consumer) {
+		c.Breaker = policy.BreakerConfig{Failures: 3, ProbeInterval: 50 * time.Millisecond, ProbeMax: 200 * time.Millisecond, Hold: time.Hour}
+		c.MaxDeliver, c.Concurrency = 2, 4
+		for _, f := range change {
+			f(c)
+		}
+	})
+}
+
+// An app that fails for much longer than the retries of a message last puts fewer messages into the DLQ than open the
+// breaker, and everything is delivered when it is back.
+func TestOutageOfTheAppIsNotTheMessagesFault(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 503}))
+	s := w.running(breaking())
+	for range 30 {
+		w.publish("orders.new", "x")
+	}
+	s.waitMetric("sidecar_breaker_open", atLeast(1))
+	if detail := s.waitCheck("app", false); !strings.Contains(detail, "breaker open since") || !strings.Contains(detail, "status 503") {
+		t.Errorf("readyz says %q", detail)
+	}
+	before := w.app.count()
+	eventually(t, func() bool { return w.app.count() >= before+8 }, text("it probes"))
+	if n := len(w.dead()); n >= 3 {
+		t.Errorf("%d dead letters by an outage of the app", n)
+	}
+	w.app.on(always(reply{status: 200}))
+	s.waitReady()
+	w.waitDone()
+	w.balance()
+	eventually(t, func() bool { return len(s.log.lines("the breaker is closed")) == 1 }, text("the log says that it closed"))
+}
+
+// While it is open one request at a time is tried, spaced like the probes, and a message at its limit is tried without
+// spending deliveries.
+func TestProbesComeOneAtATime(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 500}))
+	s := w.running(breaking(func(c *config.Consumer) { c.MaxDeliver = 1 }))
+	for range 20 {
+		w.publish("orders.new", "x")
+	}
+	s.waitMetric("sidecar_breaker_open", atLeast(1))
+	eventually(t, func() bool { return w.app.inFlight() == 0 && w.app.count() >= 3 }, text("nothing is in flight"))
+	first := w.app.count()
+	eventually(t, func() bool { return w.app.count() >= first+10 }, text("ten probes"))
+	calls := w.app.all()[first : first+10]
+	for i, c := range calls {
+		if c.delivered != "1" {
+			t.Errorf("a probe is delivery %s", c.delivered)
+		}
+		if i > 0 && c.begun.Before(calls[i-1].ended) {
+			t.Error("two probes at a time")
+		}
+		if i > 3 && c.begun.Sub(calls[i-1].ended) < 100*time.Millisecond {
+			t.Errorf("a probe %s after the one before", c.begun.Sub(calls[i-1].ended))
+		}
+	}
+	w.app.on(always(reply{status: 200}))
+	w.waitDone()
+	w.balance()
+}
+
+// One poison message among good ones is dead-lettered on its exact attempt, with the breaker closed.
+func TestPoisonAmongGoodOnes(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(func(c *call) reply {
+		if c.body == "poison" {
+			return reply{status: 500}
+		}
+		return reply{status: 200}
+	})
+	s := w.running(breaking(func(c *config.Consumer) { c.MaxDeliver = 4 }))
+	poison := w.publish("orders.new", "poison")
+	for range 50 {
+		w.publish("orders.new", "good")
+	}
+	if e := w.deadOf(poison); e.header.Get("Dlq-Reason") != "max_deliver" || e.header.Get("Dlq-Deliveries") != "4" {
+		t.Errorf("headers %v", e.header)
+	}
+	w.waitDone()
+	w.balance()
+	if n := len(w.app.of(poison)); n != 4 {
+		t.Errorf("%d attempts", n)
+	}
+	if len(s.log.lines("the breaker is open: the app fails message after message, pulling waits")) != 0 {
+		t.Error("one poison message opened the breaker")
+	}
+}
+
+// After hold the limits count again.
+func TestHoldEnds(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 503}))
+	w.running(breaking(func(c *config.Consumer) {
+		c.MaxDeliver, c.Breaker.Hold, c.Breaker.ProbeMax = 1, 300*time.Millisecond, 50*time.Millisecond
+	}))
+	for range 8 {
+		w.publish("orders.new", "x")
+	}
+	w.waitDead(8)
+	w.waitDone()
+	w.balance()
+}
+
+// With a ready path that fails, the app is not called to probe it.
+func TestBreakerProbesTheReadyPath(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 503}))
+	s := w.running(breaking(), func(c *config.Config) { c.App.Ready.Path = "/healthz" })
+	for range 10 {
+		w.publish("orders.new", "x")
+	}
+	s.waitMetric("sidecar_breaker_open", atLeast(1))
+	w.app.setReady(503)
+	eventually(t, func() bool { return w.app.inFlight() == 0 }, text("nothing is in flight"))
+	s.waitMetric("sidecar_app_up", func(v float64) bool { return v == 0 })
+	n, probes := w.app.count(), w.app.probed()
+	eventually(t, func() bool { return w.app.probed() >= probes+5 }, text("the ready path is probed"))
+	if got := w.app.count(); got > n+1 {
+		t.Errorf("%d calls while the ready path fails", got-n)
+	}
+	w.app.on(always(reply{status: 200}))
+	w.app.setReady(200)
+	w.waitDone()
+	w.balance()
+}
+
+// A stop while the breaker is open hands everything back at once, as if nothing had failed.
+func TestStopWhileTheBreakerIsOpen(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 503}))
+	s := w.running(breaking(func(c *config.Consumer) {
+		c.MaxDeliver, c.Breaker.ProbeInterval, c.Breaker.ProbeMax = 1, time.Hour, time.Hour
+	}))
+	for range 20 {
+		w.publish("orders.new", "x")
+	}
+	s.waitMetric("sidecar_breaker_open", atLeast(1))
+	start := time.Now()
+	w.must(s.stop())
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("the stop took %s", d)
+	}
+	w.app.on(always(reply{status: 200}))
+	w.running(breaking())
+	w.waitDone()
+	w.balance()
+}
