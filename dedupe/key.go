@@ -2,6 +2,7 @@ package dedupe
 
 import (
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/binary"
 	"time"
 )
@@ -9,6 +10,11 @@ import (
 // Key identifies what is remembered: the first 16 bytes of a SHA-256, so that an entry's size does not depend on what a
 // publisher chose as an id.
 type Key [16]byte
+
+// String is the key in capitals and digits, 26 of them: a name that a bucket takes.
+func (k Key) String() string { return keyText.EncodeToString(k[:]) }
+
+var keyText = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 // Scope is one incarnation of a stream as one consumer sees it. Keys of different scopes differ: a stream that was deleted and
 // made again starts a new life.

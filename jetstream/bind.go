@@ -108,6 +108,13 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	if why := refusal(info); why != "" {
 		return nil, fmt.Errorf("%w: %s", ErrRefused, why)
 	}
+	if s.cfg.Stream != AdvisoryStream {
+		// Before the first pull: from then on the server may give up on messages, if the durable has a limit or is given one.
+		if err := s.ensureAdvisories(ctx); err != nil {
+			s.conn.complain("advisories "+s.cfg.Durable, "messages that the server gives up on cannot be found",
+				slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
+		}
+	}
 	return &binding{incarnation: incarnation{stream.Created, info.Created}, info: info}, nil
 }
 
@@ -262,7 +269,7 @@ func ackWait(c natsjs.ConsumerConfig) time.Duration {
 
 func (c *Conn) streamInfo(ctx context.Context, stream string) (*natsjs.StreamInfo, error) {
 	var info natsjs.StreamInfo
-	if err := c.api(ctx, "STREAM.INFO."+stream, &info); err != nil {
+	if err := c.api(ctx, "STREAM.INFO."+stream, nil, &info); err != nil {
 		return nil, apiError(fmt.Sprintf("looking up stream %s", stream), err)
 	}
 	return &info, nil
@@ -270,7 +277,7 @@ func (c *Conn) streamInfo(ctx context.Context, stream string) (*natsjs.StreamInf
 
 func (c *Conn) consumerInfo(ctx context.Context, stream, durable string) (*natsjs.ConsumerInfo, error) {
 	var info natsjs.ConsumerInfo
-	if err := c.api(ctx, "CONSUMER.INFO."+stream+"."+durable, &info); err != nil {
+	if err := c.api(ctx, "CONSUMER.INFO."+stream+"."+durable, nil, &info); err != nil {
 		return nil, apiError(fmt.Sprintf("looking up durable %s of stream %s", durable, stream), err)
 	}
 	return &info, nil

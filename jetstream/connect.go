@@ -265,13 +265,13 @@ func (c *Conn) lastError() string {
 }
 
 // api sends one request to the JetStream API and decodes its answer into out. A refusal by the server is a *natsjs.APIError.
-func (c *Conn) api(ctx context.Context, subject string, out any) error {
+func (c *Conn) api(ctx context.Context, subject string, request []byte, out any) error {
 	if !c.Connected() {
 		return ErrNotConnected
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	msg, err := c.nc.RequestWithContext(ctx, c.prefix+subject, nil)
+	msg, err := c.nc.RequestWithContext(ctx, c.prefix+subject, request)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,7 +101,7 @@ func TestEntryFits(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := testLetters(nil).entries(letter(make([]byte, 1000), nil), 300); err != ErrDeadLetterTooLarge {
+	if _, _, err := testLetters(nil).entries(letter(make([]byte, 1000), nil), 300); !errors.Is(err, ErrDeadLetterTooLarge) {
 		t.Errorf("no room at all: %v", err)
 	}
 }

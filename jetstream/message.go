@@ -12,8 +12,8 @@ const (
 	// resendAfter is how long a verdict waits for its confirmation before it is sent again; it doubles up to resendMax.
 	resendAfter = 2 * time.Second
 	resendMax   = 15 * time.Second
-	// forsakeAfter is how long after the ack wait a verdict is still sent again to a durable that is there and does
-	// not confirm it: it does not know the message any more (it lost state in a crash), and will deliver it again.
+	// forsakeAfter is how long after the ack wait a verdict is still sent again, over one connection, to a durable that
+	// is there and does not confirm it: it does not know the message any more (it lost state in a crash), and will deliver it again.
 	forsakeAfter = time.Minute
 	// freshEvidence is how old the knowledge that the durable was not made anew may be when a verdict is sent.
 	freshEvidence = 20 * time.Millisecond
@@ -46,7 +46,7 @@ type Message struct {
 	verdict    string    // what was decided; empty: nothing yet
 	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
 	resend     time.Duration
-	decided    time.Time
+	firstSent  time.Time // on this connection
 	touchedAt  time.Time // when the server last heard of the lease
 	prev, next *Message  // in the touch list
 }
@@ -126,7 +126,7 @@ func (s *Source) settle(m *Message, verdict string) {
 		s.release(m)
 		return
 	}
-	m.verdict, m.decided, m.resend = verdict, now, resendAfter
+	m.verdict, m.resend = verdict, resendAfter
 	s.touched.remove(m) // an in-progress after the verdict would undo it
 	s.settling[m] = struct{}{}
 	s.widen()
@@ -170,11 +170,14 @@ func (s *Source) send(m *Message, now time.Time) bool {
 	b = strconv.AppendUint(b, m.Sequence, 10)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, m.nonce, 10)
-	err := s.conn.nc.PublishRequest(m.reply, string(b), []byte(m.verdict))
-	if err == nil {
-		m.sentAt = now
+	if s.conn.nc.PublishRequest(m.reply, string(b), []byte(m.verdict)) != nil {
+		return false
 	}
-	return err == nil
+	if m.sentAt.IsZero() {
+		m.firstSent = now
+	}
+	m.sentAt = now
+	return true
 }
 
 // confirmed handles the server's answer to a verdict.
@@ -212,7 +215,7 @@ func (s *Source) sendWaiting(now time.Time) {
 			if !s.send(m, now) {
 				return
 			}
-		case now.Sub(m.decided) > patience:
+		case now.Sub(m.firstSent) > patience:
 			s.release(m)
 		case now.Sub(m.sentAt) >= m.resend:
 			if !s.looked && now.Sub(s.evidence) > time.Second {

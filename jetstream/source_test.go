@@ -3,7 +3,6 @@ package jetstream
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -29,7 +28,7 @@ type bench struct {
 	stop   func()
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func startServer(t *testing.T, opts *server.Options) *server.Server {
 	t.Helper()

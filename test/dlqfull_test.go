@@ -126,3 +126,28 @@ func TestStopWhileTheDLQIsAway(t *testing.T) {
 	w.balance()
 	w.deadOf(seq)
 }
+
+// Many that wait for the DLQ keep nobody from flowing, and are all stored once it takes them.
+func TestDLQFullForMany(t *testing.T) {
+	w := newWorld(t)
+	limit := func(n int64) func(*natsjs.StreamConfig) { return func(c *natsjs.StreamConfig) { c.MaxMsgs = n } }
+	w.dlqOf(limit(5))
+	w.app.on(badAndGood)
+	s := w.running(consumer(func(c *config.Consumer) { c.Concurrency, c.Prefetch = 2, 2 }))
+	for range 60 {
+		w.publish("orders.bad", "x")
+	}
+	s.waitMetric("sidecar_dlq_publish_failures_total", atLeast(2))
+	for range 20 {
+		w.publish("orders.good", "x")
+	}
+	eventually(t, func() bool { return s.admin.verdicts("ack") == 20 }, text("others to flow"))
+	if n := len(w.dead()); n != 5 {
+		t.Errorf("%d entries, the limit is 5", n)
+	}
+	w.dlqOf(limit(1000))
+	w.balance()
+	if n := w.app.count(); n != 80 {
+		t.Errorf("%d calls for 80 messages", n)
+	}
+}

@@ -18,14 +18,15 @@ import (
 
 // reply is what the app does with one call.
 type reply struct {
-	status int
-	header map[string]string
-	body   string
-	gate   <-chan struct{} // it answers when this is closed, or never: the caller went away first
-	delay  time.Duration   // it answers that much later
-	raw    string          // written to the connection instead of an answer, which is closed then
-	reset  bool            // the connection is cut without an answer
-	means  string          // what the answer means where it is not the default
+	status  int
+	header  map[string]string
+	body    string
+	gate    <-chan struct{} // it answers when this is closed, or never: the caller went away first
+	delay   time.Duration   // it answers that much later
+	raw     string          // written to the connection instead of an answer, which is closed then
+	reset   bool            // the connection is cut without an answer
+	trickle bool            // it begins a 200 and never ends it, until the caller goes away
+	means   string          // what the answer means where it is not the default
 }
 
 // accepted reports whether the message is done by this answer.
@@ -233,12 +234,32 @@ func answer(rw http.ResponseWriter, r *http.Request, rep reply) bool {
 	if rep.raw != "" || rep.reset {
 		return cut(rw, rep.raw)
 	}
+	if rep.trickle {
+		return trickle(rw, r)
+	}
 	for name, value := range rep.header {
 		rw.Header().Set(name, value)
 	}
 	rw.WriteHeader(rep.status)
 	io.WriteString(rw, rep.body)
 	return true
+}
+
+// trickle answers a byte at a time, for ever.
+func trickle(rw http.ResponseWriter, r *http.Request) bool {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		io.WriteString(rw, ".")
+		if http.NewResponseController(rw).Flush() != nil {
+			return false
+		}
+		select {
+		case <-r.Context().Done():
+			return false
+		case <-tick.C:
+		}
+	}
 }
 
 // cut writes raw bytes, if any, and closes the connection.

@@ -121,10 +121,14 @@ func TestHostileMessagesAreDeadLettered(t *testing.T) {
 		w.publish("orders.good", "x")
 	}
 	w.balance()
-	for seq, body := range bodies {
-		if e := w.deadOf(seq); e.body != body {
-			t.Errorf("message %d: body %q, want %q", seq, e.body, body)
+	for _, e := range w.dead() {
+		if body, ok := bodies[e.source()]; !ok || e.body != body {
+			t.Errorf("message %d: body %q, want %q", e.source(), e.body, body)
 		}
+		delete(bodies, e.source())
+	}
+	if len(bodies) > 0 {
+		t.Errorf("%d are not in the DLQ", len(bodies))
 	}
 }
 

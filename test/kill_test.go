@@ -79,3 +79,21 @@ func (w *world) fates() {
 		}
 	}
 }
+
+// Of two sidecars one is killed: the other takes over what it had, and neither calls what the other's app accepted.
+func TestKillOfOneOfTwo(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 200, delay: 5 * time.Millisecond}))
+	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_CONCURRENCY=4",
+		"SIDECAR_CONSUMERS_0_PREFETCH=4")
+	one, two := start(t, env...), start(t, env...)
+	for range 100 {
+		w.publish("orders.a", "x")
+	}
+	eventually(t, func() bool { return w.app.count() > 20 }, func() string { return "calls:\n" + one.log.String() + two.log.String() })
+	one.kill()
+	w.balanceAfterKills()
+	if n := w.app.count() - 100; n > 8 {
+		t.Errorf("%d messages were called twice; eight were leased", n)
+	}
+}

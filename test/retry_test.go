@@ -213,8 +213,8 @@ func TestMaxAge(t *testing.T) {
 			t.Errorf("dead-lettered at the age of %s", last)
 		}
 	}
-	if old, new := len(w.app.of(bad)), len(w.app.of(young)); old != 1 || new < 2 {
-		t.Errorf("%d calls of the old message, %d of the young one", old, new)
+	if old, fresh := len(w.app.of(bad)), len(w.app.of(young)); old != 1 || fresh < 2 {
+		t.Errorf("%d calls of the old message, %d of the young one", old, fresh)
 	}
 }
 

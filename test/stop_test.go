@@ -251,3 +251,26 @@ func TestExitOfABadConfiguration(t *testing.T) {
 		t.Error("the password is shown")
 	}
 }
+
+// What waits for the verdict over another message of its id is handed back at a stop.
+func TestStopHandsBackWhatWaitsForAnId(t *testing.T) {
+	w := newWorld(t, shortWindow)
+	open := make(chan struct{})
+	w.app.on(func(*call) reply { return reply{status: 503, gate: open} })
+	s := w.running(consumer(func(c *config.Consumer) { c.Retry.Initial, c.Retry.Max = time.Minute, time.Minute }))
+	first := w.publish("orders.a", "x", "Nats-Msg-Id: id-1")
+	eventually(t, func() bool { return w.app.inFlight() == 1 }, text("the first to be called"))
+	second := w.publishAfterWindow("orders.a", "x", "id-1")
+	eventually(t, func() bool { return w.consumer(durable).NumAckPending == 2 }, text("the second to be leased"))
+	s.stopping()
+	w.app.on(always(reply{status: 200}))
+	w.running()
+	eventually(t, func() bool { return len(w.app.of(second)) == 1 }, text("the second to be called by another sidecar"))
+	close(open)
+	if err := s.stop(); err != nil {
+		t.Errorf("the stop: %v", err)
+	}
+	if n := len(w.app.of(first)); n != 1 {
+		t.Errorf("the first was called %d times", n)
+	}
+}

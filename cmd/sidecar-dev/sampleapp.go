@@ -49,7 +49,7 @@ func (a *sampleApp) close() {
 	if a.server.Shutdown(ctx) != nil {
 		a.server.Close()
 	}
-	<-a.ended
+	<-a.ended //nolint:errcheck // it is http.ErrServerClosed
 }
 
 // receive answers one message: what it says decides, and how often it was delivered.

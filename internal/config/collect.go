@@ -48,7 +48,7 @@ func listItem(f field, n *node) (string, error) {
 }
 
 // dict decodes a map of strings: in a file a map, in the environment a=b,c=d.
-func (d *decoder) dict(f field, n *node, o Origin, path string) (map[string]string, bool) {
+func (d *decoder) dict(_ field, n *node, o Origin, path string) (map[string]string, bool) {
 	pairs := n.pairs
 	switch {
 	case n.shape == scalar && n.tag == tagEnv:

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -85,7 +86,8 @@ func TestValidateAlone(t *testing.T) {
 	c.Consumers[0].Retry.Multiplier = math.NaN()
 	c.Consumers[0].Rate = math.Inf(1)
 	c.Consumers[0].Retry.Jitter = math.NaN()
-	if err := c.Validate(); err == nil || len(err.(Faults)) != 3 {
+	var faults Faults
+	if err := c.Validate(); !errors.As(err, &faults) || len(faults) != 3 {
 		t.Errorf("got %v", err)
 	}
 }

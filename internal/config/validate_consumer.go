@@ -101,7 +101,6 @@ func (c *checker) breaker(p string, b policy.BreakerConfig) {
 	c.notNegative(p+".hold", b.Hold)
 }
 
-
 func (c *checker) retry(p string, r policy.RetryConfig) {
 	switch {
 	case r.Initial <= 0:

@@ -150,6 +150,7 @@ func (p *Pipeline) Run(ctx context.Context) (unconfirmed int, err error) {
 			serving.Go(func() { p.graves.write(serveCtx) })
 		}
 	}
+	serving.Go(func() { p.rescue(serveCtx) })
 	for range p.Concurrency {
 		working.Go(func() { p.work(ctx, workCtx) })
 	}

@@ -107,7 +107,7 @@ func (s *sink) begin() {
 }
 
 func (s *sink) write(full []byte, done chan struct{}) {
-	s.w.Write(full) // a sink that fails has lost these lines; there is nobody to tell
+	_, _ = s.w.Write(full) // a sink that fails has lost these lines; there is nobody to tell
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spare, s.writing, s.stalled = full, nil, false

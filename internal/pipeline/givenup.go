@@ -1,0 +1,152 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+const (
+	// limitEvery is how often it is looked whether the durable has a limit of its own on deliveries.
+	limitEvery = 2 * time.Second
+	// sweepEvery is how often a sweep is tried until one is sure.
+	sweepEvery = 5 * time.Second
+	// laterPause is how long an advisory waits whose message cannot be rescued now.
+	laterPause = 5 * time.Second
+)
+
+// rescue dead-letters what the server gave up on, as long as the durable has a limit of its own: by the server's advisories,
+// which a stream keeps, and by a sweep for those from before that stream was there.
+func (p *Pipeline) rescue(ctx context.Context) {
+	look := time.NewTicker(limitEvery)
+	defer look.Stop()
+	for p.Source.Limit() == 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+	advisories := p.Source.Advisories(p.Log.With(slog.String("for", "advisories")))
+	advisories.Pull(jetstream.PullAll)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := advisories.Run(ctx); err != nil {
+			p.Log.Error("messages that the server gives up on cannot be found", slog.String("error", err.Error()))
+		}
+	}()
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		p.sweep(ctx)
+	}()
+	for m := advisories.Next(ctx); m != nil; m = advisories.Next(ctx) {
+		p.advised(ctx, m)
+	}
+	<-swept
+	<-done
+}
+
+// advised handles one advisory. It is acked only when its message is settled, or gone.
+func (p *Pipeline) advised(ctx context.Context, advisory *jetstream.Message) {
+	g, err := jetstream.ParseAdvisory(advisory.Body)
+	if err != nil {
+		p.Log.Warn("an advisory is ignored", slog.String("error", err.Error()))
+		advisory.Ack()
+		return
+	}
+	rescued, err := p.rescueOne(ctx, g)
+	switch {
+	case rescued:
+		advisory.Ack()
+	case ctx.Err() != nil:
+		advisory.HandBack()
+	default:
+		if err != nil {
+			p.Log.Error("a message that the server gave up on cannot be dead-lettered yet", slog.Uint64("sequence", g.Sequence), slog.String("error", err.Error()))
+		}
+		advisory.Nak(jittered(laterPause))
+	}
+}
+
+// rescueOne dead-letters a message that the server gave up on, and settles it. A message that is in flight here waits for its
+// own verdict; one that was answered before is only settled.
+func (p *Pipeline) rescueOne(ctx context.Context, g jetstream.GivenUp) (done bool, err error) {
+	if p.Source.Holds(g.Sequence) {
+		return false, nil
+	}
+	m, err := p.Source.Stored(ctx, g.Sequence)
+	if err != nil {
+		return false, err
+	}
+	if m == nil || m.Stored.After(g.Time) || g.Time.Before(m.StreamCreated) {
+		return true, nil // gone, or of a stream that is gone
+	}
+	self := p.scopeOf(m).Message(m.Sequence, m.Stored)
+	if p.memory == nil || !p.memory.Seen(self) {
+		if done, err := p.buryGivenUp(ctx, g, m); !done {
+			return false, err
+		}
+	}
+	return p.settleGivenUp(ctx, m)
+}
+
+func (p *Pipeline) settleGivenUp(ctx context.Context, m *jetstream.Message) (bool, error) {
+	err := p.Source.SettleGivenUp(ctx, m, string(policy.ReasonMaxDeliverServer))
+	return err == nil, err
+}
+
+func (p *Pipeline) buryGivenUp(ctx context.Context, g jetstream.GivenUp, m *jetstream.Message) (done bool, err error) {
+	text := fmt.Sprintf("the server gave up after %d deliveries", g.Deliveries)
+	m.Delivered = g.Deliveries
+	a := &attempt{message: m, decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
+	a.result.Error = text
+	if !p.DLQ {
+		p.Log.Error("a dead letter is discarded: the dlq is not enabled", slog.Uint64("sequence", m.Sequence), slog.String("reason", string(a.decision.Reason)))
+		p.settled(a, ResultDLQ)
+		return true, nil
+	}
+	dropped, err := p.DeadLetters.Put(ctx, jetstream.DeadLetter{
+		Message: m, Deliveries: g.Deliveries, Reason: string(policy.ReasonMaxDeliverServer), Error: text, FailedAt: g.Time,
+	})
+	if err != nil {
+		p.Observer.DeadLetterFailed(m.Sequence, err)
+		return false, err
+	}
+	if p.memory != nil {
+		p.memory.Remember(p.scopeOf(m).Message(m.Sequence, m.Stored))
+	}
+	if dropped > 0 {
+		p.Observer.HeadersDropped(dropped)
+	}
+	p.settled(a, ResultDLQ)
+	return true, nil
+}
+
+// sweep looks once for what the server gave up on before the advisories were kept.
+func (p *Pipeline) sweep(ctx context.Context) {
+	for ctx.Err() == nil {
+		sequences, sure, err := p.Source.Stranded(ctx)
+		for _, n := range sequences {
+			g := jetstream.GivenUp{Sequence: n, Deliveries: uint64(p.Source.Limit()), Time: time.Now()}
+			if done, rescueErr := p.rescueOne(ctx, g); !done {
+				sure, err = false, rescueErr
+			}
+		}
+		if sure {
+			return
+		}
+		if err != nil {
+			p.Log.Debug("a sweep for messages that the server gave up on", slog.String("error", err.Error()))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(jittered(sweepEvery)):
+		}
+	}
+}

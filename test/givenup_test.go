@@ -1,0 +1,110 @@
+package test
+
+import (
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/internal/config"
+)
+
+// exhaust takes every delivery of what is in the stream without settling it, as processes that die in their work do, until
+// the server has given up on n messages.
+func (w *world) exhaust(n int) {
+	w.t.Helper()
+	ctx, cancel := within()
+	defer cancel()
+	cons, err := w.js.Consumer(ctx, stream, durable)
+	w.must(err)
+	eventually(w.t, func() bool {
+		batch, err := cons.Fetch(n, natsjs.FetchMaxWait(300*time.Millisecond))
+		w.must(err)
+		for range batch.Messages() {
+			continue
+		}
+		info := w.consumer(durable)
+		return info.NumAckPending == 0 && info.NumPending == 0
+	}, text("the server gives up"))
+}
+
+func limited(c *natsjs.ConsumerConfig) { c.MaxDeliver, c.AckWait = 2, time.Second }
+
+// What the server gave up on before any sidecar ran is found in a work queue, which would keep it for ever.
+func TestGivenUpBeforeAnySidecar(t *testing.T) {
+	w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = natsjs.WorkQueuePolicy })
+	w.durableOf(limited)
+	for range 3 {
+		w.publish("orders.new", "x", "X-Kind: given up")
+	}
+	w.exhaust(3)
+	w.running()
+	for _, e := range w.waitDead(3) {
+		if h := e.header; h.Get("Dlq-Reason") != "max_deliver_server" || h.Get("Dlq-Deliveries") != "2" || h.Get("X-Kind") != "given up" || e.body != "x" {
+			t.Errorf("entry %v %q", h, e.body)
+		}
+	}
+	eventually(t, func() bool { return w.streamInfo(stream).State.Msgs == 0 }, text("they are settled"))
+	if n := w.app.count(); n != 0 {
+		t.Errorf("the app was called %d times", n)
+	}
+	w.publish("orders.new", "good")
+	eventually(t, func() bool { return w.streamInfo(stream).State.Msgs == 0 && w.app.count() == 1 }, text("the next one is delivered"))
+}
+
+// What the server gave up on while no sidecar ran is told by the advisories that a stream keeps.
+func TestGivenUpWhileNoSidecarRan(t *testing.T) {
+	w := newWorld(t)
+	w.durableOf(limited)
+	w.must(w.running().stop()) // makes the stream of the advisories
+	first := w.publish("orders.new", "x")
+	w.exhaust(1)
+	w.running()
+	w.waitDead(1)
+	if e := w.deadOf(first); e.header.Get("Dlq-Reason") != "max_deliver_server" {
+		t.Errorf("entry %v", e.header)
+	}
+	good := w.publish("orders.new", "good")
+	eventually(t, func() bool { return len(w.app.of(good)) == 1 }, text("the next one is delivered"))
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.Msgs == 0 }, text("the advisory is handled"))
+	if n := len(w.dead()); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+}
+
+// A limit that is lowered below what a waiting message already had strands nothing.
+func TestLoweredLimitStrandsNothing(t *testing.T) {
+	w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = natsjs.WorkQueuePolicy })
+	w.app.on(always(reply{status: 503}))
+	w.running(consumer(func(c *config.Consumer) {
+		c.MaxDeliver, c.Retry.Initial, c.Retry.Max, c.Retry.Multiplier = 0, 500*time.Millisecond, 500*time.Millisecond, 1
+	}))
+	seq := w.publish("orders.new", "x")
+	eventually(t, func() bool { return len(w.app.of(seq)) >= 4 }, text("it is tried again and again"))
+	ctx, cancel := within()
+	defer cancel()
+	lowered := w.consumer(durable).Config
+	lowered.MaxDeliver = 2
+	_, err := w.js.UpdateConsumer(ctx, stream, lowered)
+	w.must(err)
+	w.waitDead(1)
+	if e := w.deadOf(seq); e.header.Get("Dlq-Reason") != "max_deliver_server" && e.header.Get("Dlq-Reason") != "max_deliver" {
+		t.Errorf("entry %v", e.header)
+	}
+	eventually(t, func() bool { return w.streamInfo(stream).State.Msgs == 0 }, text("it is settled"))
+}
+
+// With manage: none nothing is made, also not the stream of the advisories.
+func TestManageNoneMakesNoAdvisoryStream(t *testing.T) {
+	w := newWorld(t)
+	w.durableOf(limited)
+	w.running(consumer(func(c *config.Consumer) { c.Manage = "none" }))
+	w.publish("orders.new", "x")
+	w.waitDone()
+	ctx, cancel := within()
+	defer cancel()
+	if _, err := w.js.Stream(ctx, "sidecar-advisories"); err == nil {
+		t.Error("it was made")
+	}
+	w.balance()
+}
