@@ -82,16 +82,18 @@ func (w *world) waitDead(n int) []entry {
 	return w.dead()
 }
 
-// deadOf is the entry of a message, which must be there.
-func (w *world) deadOf(seq uint64) entry {
+// deadOf is the entry of a message, once it is there.
+func (w *world) deadOf(seq uint64) (found entry) {
 	w.t.Helper()
-	for _, e := range w.dead() {
-		if e.source() == seq {
-			return e
+	eventually(w.t, func() bool {
+		for _, e := range w.dead() {
+			if e.source() == seq {
+				found = e
+			}
 		}
-	}
-	w.t.Fatalf("message %d is not in the DLQ", seq)
-	return entry{}
+		return found.seq > 0
+	}, func() string { return fmt.Sprintf("message %d to be in the DLQ", seq) })
+	return found
 }
 
 // quiet says that a message ends without the app or the DLQ having it: a duplicate, or a dead letter without a DLQ.

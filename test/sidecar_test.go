@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -209,8 +210,10 @@ func (a adminClient) verdicts(word string) float64 {
 
 // logLines is a log in memory.
 type logLines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu      sync.Mutex
+	buf     bytes.Buffer
+	read    int // bytes of buf that are decoded
+	decoded []map[string]any
 }
 
 func (l *logLines) Write(p []byte) (int, error) {
@@ -231,12 +234,27 @@ func (l *logLines) end() string {
 	return text[max(0, len(text)-4000):]
 }
 
+// decode decodes what came since the last time, whole lines only.
+func (l *logLines) decode() []map[string]any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fresh := l.buf.Bytes()[l.read:]
+	fresh = fresh[:bytes.LastIndexByte(fresh, '\n')+1]
+	l.read += len(fresh)
+	for line := range bytes.Lines(fresh) {
+		var m map[string]any
+		if json.Unmarshal(line, &m) == nil {
+			l.decoded = append(l.decoded, m)
+		}
+	}
+	return slices.Clip(l.decoded)
+}
+
 // lines are the lines with a message, decoded.
 func (l *logLines) lines(msg string) []map[string]any {
 	var all []map[string]any
-	for line := range strings.Lines(l.String()) {
-		var m map[string]any
-		if json.Unmarshal([]byte(line), &m) == nil && m["msg"] == msg {
+	for _, m := range l.decode() {
+		if m["msg"] == msg {
 			all = append(all, m)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/jetsidecar/jetsidecar/dedupe"
 	"github.com/jetsidecar/jetsidecar/forward"
 	"github.com/jetsidecar/jetsidecar/internal/admin"
 	"github.com/jetsidecar/jetsidecar/internal/config"
@@ -103,12 +104,18 @@ func (a *App) pipeline(o Options, tel *telemetry.Telemetry, c config.Consumer) (
 	if o.Config.App.Ready.Path != "" {
 		ready = a.client.Probe
 	}
+	var bucket dedupe.Bucket
+	if c.Dedupe.Store == "kv" {
+		bucket = jetstream.NewBucket(a.conn, BucketConfig(c), log)
+	}
 	return pipeline.New(cfg, pipeline.Parts{
 		Ready:       ready,
 		Source:      jetstream.NewSource(a.conn, SourceConfig(c), log),
 		DeadLetters: jetstream.NewDeadLetters(a.conn, c.DLQ, c.Stream, c.Durable, log),
+		Marks:       jetstream.NewMarks(a.conn, SourceConfig(c)),
 		App:         a.client,
 		Target:      target,
+		Bucket:      bucket,
 		Observer:    observer,
 		Log:         log,
 	}), nil

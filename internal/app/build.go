@@ -33,6 +33,11 @@ func SourceConfig(c config.Consumer) jetstream.ConsumerConfig {
 	}
 }
 
+// BucketConfig is the part of a consumer's configuration that is about its dedupe bucket.
+func BucketConfig(c config.Consumer) jetstream.BucketConfig {
+	return jetstream.BucketConfig{Name: c.Dedupe.Bucket, TTL: c.Dedupe.TTL, Source: c.Stream, Manage: jetstream.Manage(c.Manage)}
+}
+
 func start(d config.DeliverPolicy) jetstream.Start {
 	s := jetstream.Start{Seq: d.Seq, Time: d.Time}
 	switch d.Kind {

@@ -28,7 +28,8 @@ type attempt struct {
 // begin looks whether the message was answered before. It returns false if another with its id, or an earlier delivery of
 // itself, is in flight: then this one waits, leased, for the verdict over the first.
 //
-// The id is taken before it is looked up: the other way round, a first message that ends in between would be missed.
+// The id is taken before it is looked up: the other way round, a first message that ends in between would be missed. Both
+// keys are looked up, since after a dead letter only the message itself is remembered.
 func (p *Pipeline) begin(a *attempt) bool {
 	if p.memory == nil {
 		return true
@@ -41,7 +42,11 @@ func (p *Pipeline) begin(a *attempt) bool {
 	if !p.waiting.Begin(a.key, a.message) {
 		return false
 	}
-	a.duplicate = p.memory.Seen(a.key) || a.hasID && p.memory.Seen(a.self)
+	if a.hasID {
+		a.duplicate = p.memory.Seen(a.key, a.self)
+	} else {
+		a.duplicate = p.memory.Seen(a.self)
+	}
 	return true
 }
 
@@ -61,19 +66,46 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) {
 	if a.duplicate {
 		return
 	}
+	alone := p.pastLimit(a)
+	if alone {
+		p.gate.wantAlone()
+		defer p.gate.notAlone()
+	}
 	for stays := false; ; {
-		if p.gate.enter(ctx) != nil || p.limiter != nil && p.limiter.Wait(ctx) != nil {
+		if !p.enter(ctx, alone) {
 			a.result.Kind, a.decision = policy.HandedBack, policy.Decision{} // stopping
 			if stays {
 				p.gate.left()
+				if alone {
+					p.unmark(a)
+				}
 			}
+			return
+		}
+		if alone && !stays && !p.mark(ctx, a) {
+			p.gate.exit()
 			return
 		}
 		p.call(w, a)
 		if stays = p.gate.leave(a.message.Sequence, stays, a.decision, failure(a)); !stays {
-			return
+			break
 		}
 	}
+	if alone {
+		p.unmark(a)
+	}
+}
+
+// enter waits until a request may be sent; false when the sidecar stops first.
+func (p *Pipeline) enter(ctx context.Context, alone bool) bool {
+	if p.gate.enter(ctx, alone) != nil {
+		return false
+	}
+	if p.limiter != nil && p.limiter.Wait(ctx) != nil {
+		p.gate.exit()
+		return false
+	}
+	return true
 }
 
 // failure is what went wrong, in a few words.
@@ -87,8 +119,7 @@ func failure(a *attempt) string {
 // call sends the message to the app once, and decides.
 func (p *Pipeline) call(w *worker, a *attempt) {
 	m := a.message
-	limits := p.Policy
-	limits.MaxDeliver = smaller(limits.MaxDeliver, m.MaxDeliver)
+	limits := p.limits(a)
 	p.Observer.InFlight(1)
 	a.result = p.App.Forward(w.ctx, p.Target, &forward.Message{
 		Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: m.Delivered,

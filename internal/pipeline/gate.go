@@ -12,10 +12,12 @@ import (
 type gate struct {
 	ready    func(context.Context) error                  // the app's ready probe; nil if it has none
 	onChange func(open bool, since time.Time, why string) // called when the breaker opens or closes
+	onAlone  func()                                       // called when a message comes that must be alone, and when it leaves
 
 	mu      sync.Mutex
 	breaker *policy.Breaker
 	inside  int           // requests at the app
+	alone   int           // messages that are at the app alone, or wait until they are: nobody else enters
 	staying int           // messages tried again in place
 	waiting int           // who waits for changed
 	changed chan struct{} // closed when something changed
@@ -27,9 +29,9 @@ func newGate(cfg policy.BreakerConfig, concurrency int) *gate {
 }
 
 // enter waits until a request may be sent. It returns an error when ctx ends; else leave must follow.
-func (g *gate) enter(ctx context.Context) error {
+func (g *gate) enter(ctx context.Context, alone bool) error {
 	for {
-		wait, changed, open := g.tryEnter(time.Now())
+		wait, changed, open := g.tryEnter(time.Now(), alone)
 		if changed == nil {
 			if !open || g.ready == nil {
 				return nil
@@ -61,11 +63,11 @@ func (g *gate) enter(ctx context.Context) error {
 }
 
 // tryEnter lets a request in, and returns no channel; or it says how long to wait, and for what.
-func (g *gate) tryEnter(now time.Time) (wait time.Duration, changed <-chan struct{}, open bool) {
+func (g *gate) tryEnter(now time.Time, alone bool) (wait time.Duration, changed <-chan struct{}, open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, open = g.breaker.Open()
-	if g.inside < g.breaker.Allowed(now) {
+	if most := g.breaker.Allowed(now); g.inside < most && (g.alone == 0 || alone && g.inside == 0) {
 		g.inside++
 		return 0, nil, open
 	}
@@ -75,6 +77,37 @@ func (g *gate) tryEnter(now time.Time) (wait time.Duration, changed <-chan struc
 		wait = max(g.breaker.NextProbe().Sub(now), time.Millisecond)
 	}
 	return wait, g.changed, open
+}
+
+// wantAlone is told that a message is to be at the app alone, until notAlone: nobody else enters, and nothing is pulled.
+func (g *gate) wantAlone() { g.changeAlone(1) }
+
+// notAlone is told that such a message is done.
+func (g *gate) notAlone() { g.changeAlone(-1) }
+
+func (g *gate) changeAlone(delta int) {
+	g.mu.Lock()
+	g.alone += delta
+	g.tell()
+	g.mu.Unlock()
+	if g.onAlone != nil {
+		g.onAlone()
+	}
+}
+
+// anyAlone reports whether a message is at the app alone, or waits until it is.
+func (g *gate) anyAlone() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.alone > 0
+}
+
+// exit gives the place up without a request.
+func (g *gate) exit() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	g.tell()
 }
 
 // postpone gives the place up again: the app is not ready for a probe.

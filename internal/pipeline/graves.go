@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
 )
 
 const (
@@ -144,6 +145,9 @@ func (g *graves) store(ctx context.Context, dl *deadLetter) {
 		g.succeeded()
 		if g.p.memory != nil {
 			g.p.memory.Remember(dl.self) // only itself: a corrected message under the same id is delivered
+		}
+		if dl.decision.Reason == policy.ReasonCrashLoop {
+			g.p.unmark(&dl.attempt)
 		}
 		dl.message.Term(dl.letter.Reason)
 		if dropped > 0 {

@@ -44,6 +44,8 @@ type Observer interface {
 	HeadersDropped(n int)
 	// DeadLetterFailed is called for each failed try to store a dead letter.
 	DeadLetterFailed(sequence uint64, err error)
+	// DedupeFailed is called each time that the shared dedupe bucket does not answer.
+	DedupeFailed()
 	// InFlight is called with +1 before and -1 after each request to the app.
 	InFlight(delta int)
 }

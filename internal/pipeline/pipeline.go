@@ -41,9 +41,11 @@ type Config struct {
 type Parts struct {
 	Source      *jetstream.Source
 	DeadLetters *jetstream.DeadLetters
+	Marks       Marks
 	App         *forward.Client
 	Ready       func(context.Context) error // the app's ready probe; nil if it has no ready path
 	Target      *forward.Target
+	Bucket      dedupe.Bucket // shared by the sidecars of the durable; nil: dedupe is this process's own
 	Observer    Observer
 	Log         *slog.Logger
 }
@@ -52,7 +54,7 @@ type Parts struct {
 type Pipeline struct {
 	Config
 	Parts
-	memory  *dedupe.Memory // nil: dedupe is off
+	memory  *dedupe.Shared // nil: dedupe is off
 	waiting dedupe.InFlight[*jetstream.Message]
 	limiter *rate.Limiter // nil: no limit
 	gate    *gate
@@ -69,14 +71,15 @@ type Pipeline struct {
 func New(cfg Config, parts Parts) *Pipeline {
 	p := &Pipeline{Config: cfg, Parts: parts}
 	if cfg.Dedupe.Store != "off" {
-		p.memory = dedupe.NewMemory(cfg.Dedupe.TTL, cfg.Dedupe.MaxEntries, time.Now)
+		memory := dedupe.NewMemory(cfg.Dedupe.TTL, cfg.Dedupe.MaxEntries, time.Now)
+		p.memory = dedupe.NewShared(memory, parts.Bucket, parts.Observer.DedupeFailed)
 	}
 	if cfg.Rate > 0 {
 		p.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), max(1, int(cfg.Rate/100)))
 	}
 	p.graves = newGraves(p)
 	p.gate = newGate(cfg.Breaker, cfg.Concurrency)
-	p.gate.ready, p.gate.onChange = parts.Ready, p.breakerChanged
+	p.gate.ready, p.gate.onChange, p.gate.onAlone = parts.Ready, p.breakerChanged, p.aloneChanged
 	p.away = true
 	return p
 }
@@ -92,13 +95,20 @@ func (p *Pipeline) AppChanged(up bool) {
 // pull lets as much be pulled as the app takes. The caller holds p.mu.
 func (p *Pipeline) pull() {
 	switch {
-	case p.away:
+	case p.away || p.gate.anyAlone():
 		p.Source.Pull(jetstream.PullNothing)
 	case p.open:
 		p.Source.Pull(jetstream.PullOne)
 	default:
 		p.Source.Pull(jetstream.PullAll)
 	}
+}
+
+// aloneChanged is told when a message comes that must be at the app alone, and when it leaves.
+func (p *Pipeline) aloneChanged() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pull()
 }
 
 // breakerChanged is told when the breaker opens or closes: while it is open nothing is pulled, but for a message to try the
@@ -151,6 +161,9 @@ func (p *Pipeline) Run(ctx context.Context) (unconfirmed int, err error) {
 		}
 	}
 	serving.Go(func() { p.rescue(serveCtx) })
+	if p.Bucket != nil {
+		serving.Go(func() { p.memory.Run(serveCtx) })
+	}
 	for range p.Concurrency {
 		working.Go(func() { p.work(ctx, workCtx) })
 	}

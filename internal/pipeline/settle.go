@@ -10,7 +10,7 @@ import (
 
 // settle does what the verdict says. What survives a crash between any two steps:
 //
-//	ack, drop   remembered, not acked: delivered again; acked without a call only by a process that remembers
+//	ack, drop   remembered, not acked: delivered again; acked without a call by a process that remembers, with a bucket by any
 //	retry       not nak'ed: delivered again after the ack wait instead of the delay
 //	dlq         not stored: delivered again and tried again
 //	            stored, not termed: delivered again; the app may be called again; the entry's id keeps it single
@@ -42,7 +42,8 @@ func (p *Pipeline) settle(a *attempt) {
 	}
 }
 
-// remember comes between the app's answer and the ack, never before the answer.
+// remember comes between the app's answer and the ack, never before the answer. With a bucket it returns when that has it, or
+// cannot take it now: the message is acked all the same, as the app has answered.
 func (p *Pipeline) remember(a *attempt) {
 	if p.memory != nil {
 		p.memory.Remember(a.key)

@@ -1,0 +1,72 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+const (
+	// crashMarks is how many tries that ended without a verdict are a crash loop.
+	crashMarks = 2
+	// unmarkFor bounds the removal of a mark, also at a stop.
+	unmarkFor = 3 * time.Second
+)
+
+// Marks keeps the evidence that processes died with a message, see jetstream.Marks.
+type Marks interface {
+	Count(ctx context.Context, key string) (int, error)
+	Set(ctx context.Context, key string, n int) error
+	Remove(ctx context.Context, key string) error
+}
+
+// limits is the policy for a message: of the sidecar's limit and the server's, the smaller one.
+func (p *Pipeline) limits(a *attempt) policy.Policy {
+	limits := p.Policy
+	limits.MaxDeliver = smaller(limits.MaxDeliver, a.message.MaxDeliver)
+	return limits
+}
+
+// pastLimit reports whether a message was delivered more often than it may be tried: deliveries ended without a verdict, by a
+// crash or a hand-back. It is tried alone then, so that it takes no neighbour along if it kills its process.
+func (p *Pipeline) pastLimit(a *attempt) bool {
+	limit := p.limits(a).MaxDeliver
+	return limit > 0 && a.message.Delivered > uint64(limit)
+}
+
+// mark leaves a mark of a try alone. It returns false if there are so many that the message is the cause: then it is decided.
+// Without marks, when they cannot be kept, nothing is dead-lettered: there is no evidence.
+func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
+	key := p.markKey(a)
+	n, err := p.Marks.Count(ctx, key)
+	if err == nil && n >= crashMarks {
+		a.result.Error = "its processes died while it was tried alone"
+		a.decision = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonCrashLoop}
+		return false
+	}
+	if err == nil {
+		err = p.Marks.Set(ctx, key, n+1)
+	}
+	if err != nil && ctx.Err() == nil {
+		p.Log.Warn("a message past its limit is tried without a mark", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+	}
+	return true
+}
+
+// unmark removes the marks: there is a verdict, or the message is handed back.
+func (p *Pipeline) unmark(a *attempt) {
+	ctx, cancel := context.WithTimeout(context.Background(), unmarkFor)
+	defer cancel()
+	if err := p.Marks.Remove(ctx, p.markKey(a)); err != nil {
+		p.Log.Warn("the mark of a message stays", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+	}
+}
+
+// markKey is the key of a message's marks: a message of a stream made anew has none.
+func (p *Pipeline) markKey(a *attempt) string {
+	key := a.scope.Message(a.message.Sequence, a.message.Stored)
+	return hex.EncodeToString(key[:])
+}

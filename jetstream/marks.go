@@ -1,0 +1,124 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// StateBucket is the key-value bucket of the marks.
+	StateBucket = "sidecar-state"
+	// marksTTL is how long a mark is kept whose message does not come back.
+	marksTTL = 7 * 24 * time.Hour
+)
+
+// Marks are the evidence of a crash loop: a message past its limit leaves one when it is tried, and its verdict removes it, so
+// that one that stayed tells of a process that died. They are written for such messages only.
+type Marks struct {
+	conn   *Conn
+	cfg    ConsumerConfig
+	mu     sync.Mutex
+	bucket natsjs.KeyValue // nil until it was needed
+}
+
+// NewMarks prepares to keep the marks of a consumer's messages. It asks nothing of the server.
+func NewMarks(conn *Conn, cfg ConsumerConfig) *Marks { return &Marks{conn: conn, cfg: cfg} }
+
+// Count is the number of marks of a message.
+func (k *Marks) Count(ctx context.Context, key string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	kv, err := k.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	entry, err := kv.Get(ctx, key)
+	if errors.Is(err, natsjs.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, k.failed("reading", err)
+	}
+	n, err := strconv.Atoi(string(entry.Value()))
+	if err != nil {
+		return 0, fmt.Errorf("reading a mark in bucket %s: %w", StateBucket, err)
+	}
+	return n, nil
+}
+
+// Set leaves n marks. It returns once they are stored.
+func (k *Marks) Set(ctx context.Context, key string, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	kv, err := k.open(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := kv.Put(ctx, key, strconv.AppendInt(nil, int64(n), 10)); err != nil {
+		return k.failed("writing", err)
+	}
+	return nil
+}
+
+// Remove takes all marks of a message away.
+func (k *Marks) Remove(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	kv, err := k.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := kv.Purge(ctx, key); err != nil {
+		return k.failed("removing", err)
+	}
+	return nil
+}
+
+// failed forgets the bucket, which may be gone: it is looked up again.
+func (k *Marks) failed(doing string, err error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bucket = nil
+	return fmt.Errorf("%s a mark in bucket %s: %w", doing, StateBucket, err)
+}
+
+func (k *Marks) open(ctx context.Context) (natsjs.KeyValue, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.bucket != nil {
+		return k.bucket, nil
+	}
+	if !k.conn.Connected() {
+		return nil, ErrNotConnected
+	}
+	kv, err := k.conn.js.KeyValue(ctx, StateBucket)
+	if errors.Is(err, natsjs.ErrBucketNotFound) && k.cfg.Manage != ManageNone {
+		kv, err = k.create(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening bucket %s: %w", StateBucket, err)
+	}
+	k.bucket = kv
+	return kv, nil
+}
+
+func (k *Marks) create(ctx context.Context) (natsjs.KeyValue, error) {
+	source, err := k.conn.streamInfo(ctx, k.cfg.Stream)
+	if err != nil {
+		return nil, err
+	}
+	kv, err := k.conn.js.CreateKeyValue(ctx, natsjs.KeyValueConfig{
+		Bucket: StateBucket, Description: "marks of messages that sidecars try past their limit",
+		TTL: marksTTL, Replicas: max(source.Config.Replicas, 1),
+	})
+	if errors.Is(err, natsjs.ErrBucketExists) {
+		return k.conn.js.KeyValue(ctx, StateBucket) // another sidecar made it just now
+	}
+	return kv, err
+}

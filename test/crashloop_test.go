@@ -1,0 +1,120 @@
+package test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/config"
+)
+
+// One message that kills its process is dead-lettered on the evidence of the processes that died with it alone, and takes none
+// of its neighbours along.
+func TestOneMessageKillsItsProcess(t *testing.T) {
+	w := newWorld(t)
+	var running atomic.Pointer[process]
+	w.app.on(func(c *call) reply {
+		if c.body == "killer" {
+			running.Load().signal(syscall.SIGKILL)
+			return reply{gate: make(chan struct{})}
+		}
+		return reply{status: 200, delay: 50 * time.Millisecond}
+	})
+	var killer uint64
+	for i := range 20 {
+		if i == 7 {
+			killer = w.publish("orders.new", "killer")
+		} else {
+			w.publish("orders.new", fmt.Sprint("good ", i))
+		}
+	}
+	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_MAX_DELIVER=3")
+	deaths := 0
+	for len(w.dead()) == 0 {
+		p := start(t, env...)
+		running.Store(p)
+		eventually(t, func() bool {
+			select {
+			case <-p.ended:
+				return true
+			default:
+				return len(w.dead()) > 0
+			}
+		}, text("the process dies, or the message is dead-lettered"))
+		if deaths++; deaths > 12 {
+			t.Fatalf("%d processes died of one message", deaths)
+		}
+	}
+	e := w.deadOf(killer)
+	if e.header.Get("Dlq-Reason") != "crash_loop" {
+		t.Errorf("headers %v", e.header)
+	}
+	if n := len(w.app.of(killer)); n != 5 {
+		t.Errorf("it was tried %d times, want its 3 attempts and 2 alone", n)
+	}
+	w.waitDone()
+	if n := len(w.dead()); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+	for _, c := range w.app.of(killer)[3:] {
+		for _, other := range w.app.all() {
+			if other.seq != killer && other.begun.Before(c.begun) && other.ended.After(c.begun) {
+				t.Errorf("message %d was in flight when the killer was tried alone", other.seq)
+			}
+		}
+	}
+}
+
+// However often a message is handed back, that alone never dead-letters it.
+func TestHandBacksNeverDeadLetter(t *testing.T) {
+	w := newWorld(t)
+	w.app.down()
+	seq := w.publish("orders.new", "x")
+	limit := consumer(func(c *config.Consumer) { c.MaxDeliver = 2 })
+	for range 8 {
+		w.app.up()
+		hold := make(chan struct{})
+		w.app.on(always(reply{gate: hold}))
+		s := w.sidecar(limit, func(c *config.Config) { c.ShutdownTimeout = 100 * time.Millisecond })
+		n := len(w.app.of(seq))
+		eventually(t, func() bool { return len(w.app.of(seq)) > n }, text("it is at the app"))
+		w.must(s.stop())
+		close(hold)
+		w.app.down()
+	}
+	w.app.up()
+	w.app.on(always(reply{status: 200}))
+	w.running(limit)
+	w.waitDone()
+	if n := len(w.dead()); n != 0 {
+		t.Errorf("%d dead letters by hand-backs", n)
+	}
+}
+
+// A verdict over a message past its limit removes its mark, also in time for a stop.
+func TestPastTheLimitAVerdictCounts(t *testing.T) {
+	w := newWorld(t)
+	seq := w.publish("orders.new", "x")
+	limit := consumer(func(c *config.Consumer) { c.MaxDeliver = 1 })
+	for range 3 {
+		hold := make(chan struct{})
+		w.app.on(always(reply{gate: hold}))
+		s := w.sidecar(limit, func(c *config.Config) { c.ShutdownTimeout = 100 * time.Millisecond })
+		n := len(w.app.of(seq))
+		eventually(t, func() bool { return len(w.app.of(seq)) > n }, text("it is at the app"))
+		w.must(s.stop())
+		close(hold)
+	}
+	w.app.on(always(reply{status: 503}))
+	w.running(limit)
+	w.waitDead(1)
+	if e := w.deadOf(seq); e.header.Get("Dlq-Reason") != "max_deliver" {
+		t.Errorf("headers %v", e.header)
+	}
+	if msgs := w.read("KV_sidecar-state"); len(msgs) > 0 && msgs[len(msgs)-1].header.Get("KV-Operation") != "PURGE" {
+		t.Errorf("a mark stays: %v", msgs)
+	}
+	w.waitDone()
+}
