@@ -185,6 +185,12 @@ func (k *checker) permissions(ctx context.Context) {
 	} else {
 		k.add(OK, what, "pulling, acking and dead-lettering are allowed", "")
 	}
+	if k.cfg.Manage != ManageNone && !k.mayPublish(ctx, &nats.Msg{Subject: p + "STREAM.CREATE." + AdvisoryStream, Data: []byte("?")}) {
+		k.add(Warning, what, "the user may not publish to "+p+"STREAM.CREATE."+AdvisoryStream, "grant it, or make that stream: without it messages that the server gives up on cannot be found")
+	}
+	if get := p + "STREAM.MSG.GET." + s; !k.mayPublish(ctx, &nats.Msg{Subject: get, Data: []byte("?")}) {
+		k.add(Warning, what, "the user may not publish to "+get, "grant it: without it messages that the server gives up on cannot be dead-lettered")
+	}
 	if advisory := "$JS.EVENT.ADVISORY.CONSUMER.DELETED." + s + "." + d; !k.maySubscribe(advisory) {
 		k.add(Warning, what, "the user may not subscribe to "+advisory, "grant it, so that a deleted durable is noticed at once; without it that takes a moment")
 	}

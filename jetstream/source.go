@@ -17,6 +17,8 @@ import (
 const (
 	// infoEvery is how often the durable is looked at: for the metrics, the ack floor, and to notice that it was made anew.
 	infoEvery = 2 * time.Second
+	// parkedWarning is the share of max_ack_pending, in per cent, from which on a warning is logged.
+	parkedWarning = 80
 	// bindEvery bounds the wait between two tries to find the stream and durable.
 	bindEvery = 2 * time.Second
 )
@@ -403,7 +405,20 @@ func (s *Source) look(ctx context.Context) {
 		s.status.Store(&Status{Bound: true, Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0))})
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)
+		s.warnParked(info)
 	}
+}
+
+// warnParked warns when messages that wait for a retry, or are in work, hold most of what the durable may have pending:
+// when they hold all of it, the server delivers nothing new.
+func (s *Source) warnParked(info *natsjs.ConsumerInfo) {
+	most := info.Config.MaxAckPending
+	if most <= 0 || info.NumAckPending*100 < most*parkedWarning {
+		return
+	}
+	s.conn.complain("parked "+s.cfg.Stream+" "+s.cfg.Durable, "most of max_ack_pending is held by messages that wait for a retry or are in work: new ones will have to wait",
+		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable),
+		slog.Int("ack_pending", info.NumAckPending), slog.Int("leased_here", len(s.leases)), slog.Int("max_ack_pending", most))
 }
 
 // offerHeld hands out what arrived in doubt, now that the durable is known to be the same: it lost state in a crash.

@@ -1,0 +1,193 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+var (
+	failed = policy.Decision{Verdict: policy.Retry, Delay: time.Second}
+	atEnd  = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliver}
+	passed = policy.Decision{Verdict: policy.Ack}
+)
+
+func breaker() policy.BreakerConfig {
+	return policy.BreakerConfig{Failures: 2, ProbeInterval: time.Second, ProbeMax: 4 * time.Second, Hold: time.Minute}
+}
+
+func mustEnter(t *testing.T, g *gate, alone bool) {
+	t.Helper()
+	if err := g.enter(t.Context(), alone); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// opened is a gate whose breaker was opened by messages 1 and 2, of which the second stays to probe with.
+func opened(t *testing.T) *gate {
+	t.Helper()
+	g := newGate(breaker(), 4)
+	mustEnter(t, g, false)
+	mustEnter(t, g, false)
+	if g.leave(1, false, failed, "503") {
+		t.Fatal("a message stays while the breaker is closed")
+	}
+	if !g.leave(2, false, failed, "503") {
+		t.Fatal("no message stays to probe with")
+	}
+	return g
+}
+
+func TestGateLetsOneProbeInAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		start, inside, most := time.Now(), 0, 0
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		var entered []time.Duration
+		for m := range uint64(5) {
+			all.Go(func() {
+				mustEnter(t, g, false)
+				mu.Lock()
+				inside++
+				most = max(most, inside)
+				entered = append(entered, time.Since(start))
+				mu.Unlock()
+				time.Sleep(10 * time.Millisecond) // at the app
+				mu.Lock()
+				inside--
+				mu.Unlock()
+				g.leave(m+10, false, failed, "503")
+			})
+		}
+		all.Wait()
+		if most != 1 {
+			t.Errorf("%d requests at a time", most)
+		}
+		for i, d := range entered {
+			least := []time.Duration{750 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second, 3 * time.Second, 3 * time.Second}[i]
+			if i > 0 {
+				d -= entered[i-1]
+			}
+			if d < least {
+				t.Errorf("probe %d after %s", i, d)
+			}
+		}
+	})
+}
+
+func TestGateHoldsMessagesAtTheirLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		mustEnter(t, g, false)
+		if !g.leave(3, false, atEnd, "503") {
+			t.Error("a message at its limit does not stay")
+		}
+		mustEnter(t, g, false)
+		if g.leave(4, false, failed, "503") {
+			t.Error("a message below its limit stays, though there is one to probe with")
+		}
+		time.Sleep(time.Minute)
+		mustEnter(t, g, false)
+		if g.leave(3, true, atEnd, "503") {
+			t.Error("it stays after hold")
+		}
+		mustEnter(t, g, false)
+		if !g.leave(2, true, failed, "503") {
+			t.Error("the message to probe with does not stay")
+		}
+	})
+}
+
+func TestGateClosesWithTheFirstThatPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes []bool
+		g := opened(t)
+		g.onChange = func(open bool, since time.Time, why string) {
+			changes = append(changes, open)
+			if time.Since(since) < time.Second/2 || why != "503" {
+				t.Errorf("open since %s, %q", since, why)
+			}
+		}
+		mustEnter(t, g, false)
+		g.leave(2, true, passed, "")
+		if len(changes) != 1 || changes[0] {
+			t.Errorf("changes %v", changes)
+		}
+		mustEnter(t, g, false)
+		if wait, _, _ := g.tryEnter(time.Now(), false); wait == 0 {
+			t.Error("two at a time right after it closed")
+		}
+	})
+}
+
+func TestGateProbesReadyFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		asked := 0
+		g.ready = func(context.Context) error {
+			if asked++; asked < 3 {
+				return errors.New("not ready")
+			}
+			return nil
+		}
+		start := time.Now()
+		mustEnter(t, g, false)
+		if d := time.Since(start); asked != 3 || d < 750*time.Millisecond+1500*time.Millisecond+3*time.Second {
+			t.Errorf("asked %d times in %s", asked, d)
+		}
+		g.leave(2, true, passed, "")
+	})
+}
+
+func TestGateAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(breaker(), 4)
+		mustEnter(t, g, false) // somebody is at the app
+		g.wantAlone()
+		var all sync.WaitGroup
+		var order []string
+		var mu sync.Mutex
+		note := func(s string) { mu.Lock(); defer mu.Unlock(); order = append(order, s) }
+		all.Go(func() {
+			mustEnter(t, g, true)
+			note("alone")
+			time.Sleep(time.Second)
+			note("alone done")
+			g.leave(7, false, passed, "")
+			g.notAlone()
+		})
+		all.Go(func() {
+			time.Sleep(time.Millisecond)
+			mustEnter(t, g, false)
+			note("other")
+			g.leave(8, false, passed, "")
+		})
+		time.Sleep(time.Second)
+		note("first leaves")
+		g.leave(6, false, passed, "")
+		all.Wait()
+		if got := order; len(got) != 4 || got[0] != "first leaves" || got[1] != "alone" || got[2] != "alone done" || got[3] != "other" {
+			t.Errorf("order %v", got)
+		}
+	})
+}
+
+func TestGateEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		if err := g.enter(ctx, false); err == nil {
+			t.Error("entered")
+		}
+		if g.waiting != 0 || g.inside != 0 {
+			t.Errorf("%d wait, %d are inside", g.waiting, g.inside)
+		}
+	})
+}
