@@ -28,6 +28,12 @@ func (o options) config(natsURL, appURL string) (*config.Config, error) {
 		"SIDECAR_ADMIN_LISTEN=" + o.admin,
 		"SIDECAR_SHUTDOWN_TIMEOUT=5s",
 	}
+	if o.app == "" {
+		// Some sample messages never pass. When only such are left, a breaker would take that for an outage of the app.
+		environ = append(environ, "SIDECAR_CONSUMERS_0_BREAKER_FAILURES=0")
+	} else {
+		environ = append(environ, "SIDECAR_CONSUMERS_0_BREAKER_HOLD=15s")
+	}
 	if appURL != "" {
 		environ = append(environ, "SIDECAR_APP_URL="+appURL)
 	}
