@@ -18,6 +18,7 @@ type exchange struct {
 	context.Context // the caller's
 
 	client  *Client
+	header  http.Header
 	body    []byte
 	sending func(bool) // Message.Sending
 
@@ -80,6 +81,7 @@ func (x *exchange) try(req *http.Request) (*http.Response, error) {
 	ctx = httptrace.WithClientTrace(ctx, trace)
 
 	req = req.WithContext(ctx)
+	req.Header = x.header
 	x.rewind(req)
 	resp, err := x.client.transport.RoundTrip(req)
 	if err == nil {

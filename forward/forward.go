@@ -162,10 +162,11 @@ func reconnectDelay(least, most time.Duration, tries int, random float64) time.D
 // with a connection or with ctx. What ctx cuts off is handed back, never failed.
 func (c *Client) Forward(ctx context.Context, t *Target, m *Message) Result {
 	header, dropped := c.header(m)
-	x := &exchange{Context: ctx, client: c, body: m.Body, sending: m.Sending}
+	x := &exchange{Context: ctx, client: c, header: header, body: m.Body, sending: m.Sending}
 	x.result.HeadersDropped = dropped
 
-	req := c.request(t, header)
+	// The header is set by each try too: http.Client would copy it, for redirects that are not followed.
+	req := c.request(t, http.Header{})
 	// The body is set by each try for itself.
 	// A redirect whose target makes no sense is an error here, and an answer all the same.
 	_, err := c.retry.Do(&retryablehttp.Request{Request: req.WithContext(x)})
