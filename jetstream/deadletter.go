@@ -43,8 +43,10 @@ type DeadLetters struct {
 	log              *slog.Logger
 
 	mu     sync.Mutex
-	detail string // why it cannot take an entry; empty when it can, as far as is known
-	maxMsg int    // the DLQ stream's limit, 0 if none
+	detail string    // why the stream cannot take an entry; empty when it can, as far as its state tells
+	refuse string    // why the last entry was not stored; empty when it was
+	since  time.Time // when refuse was seen
+	maxMsg int       // the DLQ stream's limit, 0 if none
 	depth  uint64
 }
 
@@ -73,24 +75,31 @@ func (d *DeadLetters) Stream() string { return d.name }
 func (d *DeadLetters) State() (ok bool, detail string, depth uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.detail == "", d.detail, d.depth
+	detail = d.detail
+	if detail == "" && time.Since(d.since) < refusalCounts {
+		detail = d.refuse
+	}
+	return detail == "", detail, d.depth
 }
 
-func (d *DeadLetters) setState(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// refusalCounts is how long an entry that was not stored says that the DLQ takes none, while the stream looks fine: it is
+// tried again well within that time, unless its message is gone.
+const refusalCounts = time.Minute
+
+func detailOf(err error) string {
 	if err == nil {
-		d.detail = ""
-	} else {
-		d.detail = oneLine(err.Error(), 300)
+		return ""
 	}
+	return oneLine(err.Error(), 300)
 }
 
 // Ensure makes the DLQ stream if it is missing, and adds its subjects to one that exists, where the configuration
 // allows; else it only looks whether the stream is there and listens.
 func (d *DeadLetters) Ensure(ctx context.Context) error {
 	err := d.ensure(ctx)
-	d.setState(err)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.detail = detailOf(err)
 	return err
 }
 
@@ -209,7 +218,9 @@ func includes(a, b string) bool {
 // left out. Storing the same dead letter again, within the stream's duplicate window, stores nothing.
 func (d *DeadLetters) Put(ctx context.Context, dl DeadLetter) (dropped int, err error) {
 	dropped, err = d.put(ctx, dl)
-	d.setState(err)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refuse, d.since = detailOf(err), time.Now()
 	return dropped, err
 }
 

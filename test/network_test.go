@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"net"
 	"strings"
 	"sync"
@@ -19,10 +20,12 @@ type far struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
+	lose  int // acks to be lost on the way to NATS
+	lost  int
 }
 
-// faraway puts NATS at a distance, and returns the address it has there.
-func faraway(t *testing.T, url string, delay time.Duration) string {
+// faraway puts NATS at a distance.
+func faraway(t *testing.T, url string, delay time.Duration) *far {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,8 +34,11 @@ func faraway(t *testing.T, url string, delay time.Duration) string {
 	f := &far{ln: ln, to: strings.TrimPrefix(url, "nats://"), delay: delay}
 	f.wg.Go(f.accept)
 	t.Cleanup(f.close)
-	return "nats://" + ln.Addr().String()
+	return f
 }
+
+// nats is an option to use NATS from there.
+func (f *far) nats(c *config.Config) { c.NATS.URLs = []string{"nats://" + f.ln.Addr().String()} }
 
 func (f *far) accept() {
 	for near, err := f.ln.Accept(); err == nil; near, err = f.ln.Accept() {
@@ -44,13 +50,13 @@ func (f *far) accept() {
 		f.mu.Lock()
 		f.conns = append(f.conns, near, there)
 		f.mu.Unlock()
-		f.wg.Go(func() { f.carry(near, there) })
-		f.wg.Go(func() { f.carry(there, near) })
+		f.wg.Go(func() { f.carry(near, there, f.eat) })
+		f.wg.Go(func() { f.carry(there, near, func([]byte) bool { return false }) })
 	}
 }
 
 // carry copies what comes, late.
-func (f *far) carry(from, to net.Conn) {
+func (f *far) carry(from, to net.Conn, eat func([]byte) bool) {
 	type packet struct {
 		at   time.Time
 		data []byte
@@ -70,17 +76,49 @@ func (f *far) carry(from, to net.Conn) {
 		if err != nil {
 			return
 		}
-		way <- packet{time.Now().Add(f.delay), buf[:n]}
+		if !eat(buf[:n]) {
+			way <- packet{time.Now().Add(f.delay), buf[:n]}
+		}
+	}
+}
+
+// eat loses acks, with what is sent together with them. The client library writes whole protocol messages.
+func (f *far) eat(data []byte) bool {
+	n := bytes.Count(data, []byte("+ACK"))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n == 0 || f.lost >= f.lose {
+		return false
+	}
+	f.lost += n
+	return true
+}
+
+// loseAcks lets so many acks be lost.
+func (f *far) loseAcks(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lose = n
+}
+
+func (f *far) acksLost() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost
+}
+
+// cut cuts all connections there are.
+func (f *far) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		c.Close()
 	}
 }
 
 func (f *far) close() {
 	f.ln.Close()
-	f.mu.Lock()
-	for _, c := range f.conns {
-		c.Close()
-	}
-	f.mu.Unlock()
+	f.cut()
 	f.wg.Wait()
 }
 
@@ -91,8 +129,7 @@ func TestLeasesOverASlowNetwork(t *testing.T) {
 	for range 3 {
 		w.publish("orders.a", "x")
 	}
-	address := faraway(t, w.urls[0], 30*time.Millisecond)
-	w.running(func(c *config.Config) { c.NATS.URLs = []string{address} }, consumer(func(c *config.Consumer) {
+	w.running(faraway(t, w.urls[0], 30*time.Millisecond).nats, consumer(func(c *config.Consumer) {
 		c.AckWait, c.Concurrency, c.Prefetch = time.Second, 1, 1
 	}))
 	w.untouchedAtFirst()
@@ -102,8 +139,7 @@ func TestLeasesOverASlowNetwork(t *testing.T) {
 func TestLoadOverASlowNetwork(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(badAndGood)
-	address := faraway(t, w.urls[0], 30*time.Millisecond)
-	w.running(func(c *config.Config) { c.NATS.URLs = []string{address} })
+	w.running(faraway(t, w.urls[0], 30*time.Millisecond).nats)
 	for i := range 200 {
 		subject := "orders.good"
 		if i%10 == 0 {
@@ -114,5 +150,34 @@ func TestLoadOverASlowNetwork(t *testing.T) {
 	w.balance()
 	if n := w.app.count(); n != 200 {
 		t.Errorf("%d calls for 200 messages", n)
+	}
+}
+
+// Acks that were written and never arrived are sent again, also without a new connection. Nothing is delivered again: the
+// ack wait is far away.
+func TestLostAcksAreSentAgain(t *testing.T) {
+	for name, after := range map[string]func(*far){"cut": (*far).cut, "not cut": func(*far) {}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			open := make(chan struct{})
+			w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
+			f := faraway(t, w.urls[0], 0)
+			w.running(f.nats, consumer(func(c *config.Consumer) { c.AckWait, c.Concurrency, c.Prefetch = 10*time.Minute, 5, 0 }))
+			for range 5 {
+				w.publish("orders.a", "x")
+			}
+			eventually(t, func() bool { return w.app.inFlight() == 5 }, text("five calls"))
+			f.loseAcks(5)
+			close(open)
+			eventually(t, func() bool { return f.acksLost() >= 5 }, text("five acks to be lost"))
+			if n := w.consumer(durable).NumAckPending; n != 5 {
+				t.Fatalf("%d are pending", n)
+			}
+			after(f)
+			w.untouchedAtFirst()
+			if n := w.consumer(durable).NumRedelivered; n != 0 {
+				t.Errorf("%d were delivered again", n)
+			}
+		})
 	}
 }

@@ -45,6 +45,7 @@ func (d *deadLetter) size() int {
 type graves struct {
 	p     *Pipeline
 	queue chan *deadLetter
+	doubt chan struct{} // asks for a look at the DLQ stream
 
 	mu         sync.Mutex
 	aside      map[asideKey]*deadLetter // put aside, by message
@@ -66,6 +67,7 @@ func keyOf(m *jetstream.Message) asideKey { return asideKey{m.StreamCreated, m.S
 func newGraves(p *Pipeline) *graves {
 	return &graves{
 		p: p, queue: make(chan *deadLetter, 2*(p.Concurrency+p.Prefetch)+1), aside: map[asideKey]*deadLetter{},
+		doubt: make(chan struct{}, 1),
 	}
 }
 
@@ -189,6 +191,10 @@ func (g *graves) failed(dl *deadLetter, err error, all bool) time.Duration {
 	pause := jittered(min(firstPause<<min(g.failures, 6), longPause))
 	g.failures++
 	g.next = now.Add(pause)
+	select {
+	case g.doubt <- struct{}{}:
+	default:
+	}
 	return pause
 }
 
@@ -224,13 +230,12 @@ func (g *graves) sweep(now time.Time) {
 
 // watch keeps the DLQ stream there, and gives the held dead letters another turn.
 func (g *graves) watch(ctx context.Context) {
-	pause := firstPause
+	pause, lost := firstPause, true
 	for ctx.Err() == nil {
-		ok, _, _ := g.p.DeadLetters.State()
 		err := g.p.DeadLetters.Ensure(ctx)
 		switch {
 		case err == nil:
-			if !ok {
+			if lost {
 				g.retryNow()
 			}
 			pause = watchEvery
@@ -238,11 +243,27 @@ func (g *graves) watch(ctx context.Context) {
 			g.complain(ctx, err)
 			pause = min(max(2*pause, firstPause), longPause/5)
 		}
+		lost = err != nil
 		g.releaseHeld()
+		wait := time.NewTimer(jittered(pause))
 		select {
 		case <-ctx.Done():
-		case <-time.After(jittered(pause)):
+		case <-wait.C:
+		case <-g.doubt:
+			pause = firstPause
+			g.pauseLook(ctx)
 		}
+		wait.Stop()
+	}
+}
+
+// pauseLook keeps looks that were asked for apart.
+func (g *graves) pauseLook(ctx context.Context) {
+	wait := time.NewTimer(jittered(firstPause))
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wait.C:
 	}
 }
 
