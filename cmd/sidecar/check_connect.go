@@ -48,6 +48,9 @@ func checkNATS(ctx context.Context, cfg *config.Loaded) []jetstream.Finding {
 	}
 	for _, c := range cfg.Consumers {
 		findings = append(findings, conn.Check(ctx, app.SourceConfig(c), c.DLQ)...)
+		if c.Dedupe.Store == "kv" {
+			findings = append(findings, conn.CheckBucket(ctx, app.BucketConfig(c))...)
+		}
 	}
 	return findings
 }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/jetsidecar/jetsidecar/internal/app"
 	"github.com/jetsidecar/jetsidecar/internal/config"
@@ -33,6 +34,8 @@ func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", slog.String("warning", w))
 	}
+	ctx, stop := signalled(ctx, log, flush)
+	defer stop()
 	v, commit := buildVersion()
 	a, err := app.New(app.Options{Config: &cfg.Config, Version: v, Commit: commit, Log: log})
 	if err != nil {
@@ -42,8 +45,6 @@ func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {
 	}
 	log.Info("started", slog.String("version", v), slog.Int("consumers", len(cfg.Consumers)), slog.String("admin", a.AdminAddr().String()))
 
-	ctx, stop := signalled(ctx, log, flush)
-	defer stop()
 	if err := a.Run(ctx); err != nil {
 		if errors.Is(err, app.ErrUnconfirmed) {
 			log.Error("stopped, but not cleanly", slog.String("error", err.Error()))
@@ -55,6 +56,10 @@ func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {
 	log.Info("stopped")
 	return exitOK
 }
+
+// sameSignal is how soon after the first a signal counts as the same one: timeout(1) and some supervisors signal the process and
+// then its group.
+const sameSignal = 25 * time.Millisecond
 
 // signalled is a context that ends with the first SIGTERM or SIGINT; a second one ends the process at once, with 1.
 func signalled(parent context.Context, log *slog.Logger, flush func()) (context.Context, func()) {
@@ -70,6 +75,7 @@ func signalled(parent context.Context, log *slog.Logger, flush func()) (context.
 		case <-done:
 			return
 		}
+		ignoreFor(sameSignal, signals, done)
 		select {
 		case s := <-signals:
 			log.Error("stopped at once by a second signal", slog.String("signal", s.String()))
@@ -82,5 +88,20 @@ func signalled(parent context.Context, log *slog.Logger, flush func()) (context.
 		signal.Stop(signals)
 		close(done)
 		cancel()
+	}
+}
+
+// ignoreFor takes signals for a while and does nothing.
+func ignoreFor(d time.Duration, signals <-chan os.Signal, done <-chan struct{}) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	for {
+		select {
+		case <-signals:
+		case <-over.C:
+			return
+		case <-done:
+			return
+		}
 	}
 }
