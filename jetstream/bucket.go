@@ -17,6 +17,8 @@ import (
 // moment, or one that was deleted.
 const bucketRetry = 50 * time.Millisecond
 
+var errNoDirect = errors.New("it does not allow direct gets")
+
 // BucketConfig is a key-value bucket of short keys that say by being there what they mean.
 type BucketConfig struct {
 	Name   string
@@ -157,7 +159,7 @@ func (b *Bucket) open(ctx context.Context) error {
 		return err
 	}
 	if !info.Config.AllowDirect {
-		return errors.New("it does not allow direct gets")
+		return errNoDirect
 	}
 	if have := info.Config.MaxAge; have != b.cfg.TTL {
 		b.conn.complain("bucket ttl "+b.cfg.Name, "the dedupe bucket has another ttl than configured and is used as it is",

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -233,6 +234,56 @@ func TestBucketSubjects(t *testing.T) {
 		k := NewBucket(&Conn{prefix: apiPrefix(c.cfg)}, bucketConfig(), quiet())
 		if k.get != c.get || k.put != c.put {
 			t.Errorf("%+v: %s and %s", c.cfg, k.get, k.put)
+		}
+	}
+}
+
+func TestCheckBucket(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	none := bucketConfig()
+	none.Manage = ManageNone
+	expect := func(cfg BucketConfig, want Level, word string) {
+		t.Helper()
+		fs := b.conn.CheckBucket(b.ctx, cfg)
+		if len(fs) != 1 || fs[0].Level != want || !strings.Contains(fs[0].Detail, word) {
+			t.Errorf("%+v, want %s %q", fs, want, word)
+		}
+	}
+	expect(bucketConfig(), OK, "will create it")
+	expect(none, Failed, "does not exist")
+	b.store(NewBucket(b.conn, bucketConfig(), quiet()), "A")
+	expect(none, OK, "1 keys")
+	other := bucketConfig()
+	other.TTL = time.Minute
+	expect(other, Warning, "its ttl is 1h0m0s, configured 1m0s")
+	if c := b.streamConfig("KV_answered"); c.MaxAge != time.Hour {
+		t.Error("it was changed")
+	}
+	c := b.streamConfig("KV_answered")
+	c.AllowDirect = false
+	b.must(b.js.UpdateStream(b.ctx, c))
+	expect(bucketConfig(), Failed, "direct gets")
+}
+
+func TestCheckBucketPermissions(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	opts := *b.opts
+	opts.Port, opts.StoreDir = -1, t.TempDir()
+	opts.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{Deny: []string{"$KV.>", "$JS.API.DIRECT.>", "$JS.API.STREAM.CREATE.>"}},
+	}}}
+	s := startServer(t, &opts)
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	conn, err := Dial(Config{URLs: []string{s.ClientURL()}, User: "u", Password: "p"}, quiet())
+	b.must(conn, err)
+	t.Cleanup(conn.Close)
+	fs := conn.CheckBucket(b.ctx, bucketConfig())
+	if len(fs) != 2 || fs[1].Level != Failed {
+		t.Fatalf("%+v", fs)
+	}
+	for _, subject := range []string{"$KV.answered.check", "$JS.API.DIRECT.GET.KV_answered.$KV.answered.check", "$JS.API.STREAM.CREATE.KV_answered"} {
+		if !strings.Contains(fs[1].Detail, "publish to "+subject) {
+			t.Errorf("%s is not in %s", subject, fs[1].Detail)
 		}
 	}
 }

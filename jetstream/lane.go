@@ -17,6 +17,8 @@ const (
 	pullExpires = 30 * time.Second
 	// heartbeat is how often the server says that a pull request is still waiting.
 	heartbeat = time.Second
+	// pullPause is the pause after a pull request that nobody answered.
+	pullPause = 250 * time.Millisecond
 	// silence is how long a waiting pull request may be silent before it is looked into.
 	silence = 2 * heartbeat
 	// secondLook is how long a pull request in doubt is given to be heard of, while others wait at the durable too.
@@ -65,7 +67,7 @@ func (s *Source) expected() (coming, lost int) {
 
 // refill asks for as many messages as may be leased besides those that are, once fewer than half the prefetch wait or are coming.
 func (s *Source) refill() {
-	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || !s.conn.Connected() {
+	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || !s.conn.Connected() || time.Now().Before(s.notBefore) {
 		return
 	}
 	coming, lost := s.expected()
@@ -279,12 +281,14 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		l.doubted, l.doubtedAt, s.suspect = true, time.Now().Add(-secondLook), true
 		s.wake()
 		return
-	case status == noResponders:
+	case status == noResponders, status == "409" && strings.Contains(text, "Server Shutdown"):
+		// Nobody serves the durable now: asked again after a pause, however often the answer is this.
+		s.notBefore = l.lastHeard.Add(pullPause)
 		s.suspect = true
 		s.wake()
 	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
 		s.tooBig = max(s.tooBig, l.bytes)
-	case status == "400", status == "423", status == "409" && !strings.Contains(text, "Server Shutdown") && msg.Header.Get("Nats-Pending-Messages") == "":
+	case status == "400", status == "423", status == "409" && msg.Header.Get("Nats-Pending-Messages") == "":
 		s.conn.complain("pull "+text, "the server refused a pull request", slog.String("status", status), slog.String("error", oneLine(text, 200)))
 		s.rebind = "pull request refused: " + oneLine(text, 200)
 		s.wake()

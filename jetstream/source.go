@@ -36,26 +36,27 @@ type Source struct {
 	ready chan *Message // leased, nobody works on them yet
 	kick  chan struct{} // wakes the serving loop
 
-	mu       sync.Mutex
-	bound    *binding              // nil while there is no durable to serve
-	leases   map[uint64]*Message   // by stream sequence, until the verdict is confirmed
-	touched  touchList             // the leases that are kept alive, least recently touched first
-	settling map[*Message]struct{} // verdicts that are not confirmed yet
-	bytes    int64                 // of all leases
-	width    int                   // how many leases are allowed now
-	lanes    []*lane
-	ghosts   []*lane    // requests that are gone and may have been sent messages that did not arrive
-	held     []*Message // arrived in doubt, not offered to the workers
-	pulling  Pulling
-	stopped  bool            // no more pulling
-	highest  uint64          // consumer sequence seen
-	counted  uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
-	tooBig   int64           // a message did not fit this many free bytes
-	evidence time.Time       // when the durable was last known to be the one bound to
-	suspect  bool            // the durable may have been made anew: look before anything else is done
-	looked   bool            // the durable was looked at in this turn, however long that took
-	rebind   string          // why the binding must be given up; empty: it need not
-	idle     []chan struct{} // closed when nothing is settling
+	mu        sync.Mutex
+	bound     *binding              // nil while there is no durable to serve
+	leases    map[uint64]*Message   // by stream sequence, until the verdict is confirmed
+	touched   touchList             // the leases that are kept alive, least recently touched first
+	settling  map[*Message]struct{} // verdicts that are not confirmed yet
+	bytes     int64                 // of all leases
+	width     int                   // how many leases are allowed now
+	lanes     []*lane
+	ghosts    []*lane    // requests that are gone and may have been sent messages that did not arrive
+	held      []*Message // arrived in doubt, not offered to the workers
+	pulling   Pulling
+	notBefore time.Time       // no pull request before then
+	stopped   bool            // no more pulling
+	highest   uint64          // consumer sequence seen
+	counted   uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
+	tooBig    int64           // a message did not fit this many free bytes
+	evidence  time.Time       // when the durable was last known to be the one bound to
+	suspect   bool            // the durable may have been made anew: look before anything else is done
+	looked    bool            // the durable was looked at in this turn, however long that took
+	rebind    string          // why the binding must be given up; empty: it need not
+	idle      []chan struct{} // closed when nothing is settling
 
 	ackInbox string // verdicts are confirmed here
 	nonce    uint64
@@ -219,7 +220,22 @@ func (s *Source) Run(ctx context.Context) error {
 		if b == nil {
 			return nil
 		}
+		began := time.Now()
 		s.serve(ctx, b)
+		if time.Since(began) < bindEvery {
+			// However short it lasts each time, finding the durable is never a tight loop.
+			s.pause(ctx)
+		}
+	}
+}
+
+// pause waits between two tries to find the durable.
+func (s *Source) pause(ctx context.Context) {
+	wait := time.NewTimer(bindEvery/2 + rand.N(bindEvery/2))
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wait.C:
 	}
 }
 
