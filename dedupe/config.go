@@ -5,14 +5,14 @@ import "time"
 
 // Config is how a consumer dedupes.
 type Config struct {
-	// Store is where answered messages are remembered: memory (this process), kv (a JetStream key-value bucket, shared and lasting) or off.
-	Store string `koanf:"store" enum:"memory,kv,off" later:"kv"`
+	// Store is where answered messages are remembered: memory (this process), kv (also a JetStream key-value bucket, shared by all sidecars and lasting) or off.
+	Store string `koanf:"store" enum:"memory,kv,off"`
 	// TTL is how long an answered message is remembered.
 	TTL time.Duration `koanf:"ttl"`
 	// MaxEntries bounds the memory store; the oldest entry makes room. An entry costs at most 64 bytes.
 	MaxEntries int `koanf:"max_entries"`
-	// Bucket is the key-value bucket of store kv.
-	Bucket string `koanf:"bucket" unsupported:"true"`
+	// Bucket is the key-value bucket of store kv, made if it is missing. It has one ttl, that of dedupe.
+	Bucket string `koanf:"bucket"`
 	// Header is the message header whose value identifies a message.
 	Header string `koanf:"header"`
 }

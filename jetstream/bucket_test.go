@@ -96,18 +96,18 @@ func TestBucketForgets(t *testing.T) {
 	b.eventually("the key is forgotten", func() bool { return !b.has(k, "A") })
 }
 
-// Many that find no bucket make one.
+// Many that need the bucket look it up once, and make one.
 func TestBucketIsMadeOnce(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	made := b.countCalls("$JS.API.STREAM.CREATE.KV_answered")
+	made, looked := b.countCalls("$JS.API.STREAM.CREATE.KV_answered"), b.countCalls("$JS.API.STREAM.INFO.KV_answered")
 	k := NewBucket(b.conn, bucketConfig(), quiet())
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() { b.has(k, "A", "B") })
 	}
 	all.Wait()
-	if n := made(); n != 1 {
-		t.Errorf("made %d times", n)
+	if n, m := made(), looked(); n != 1 || m != 1 {
+		t.Errorf("made %d times, looked up %d times", n, m)
 	}
 }
 
@@ -285,5 +285,17 @@ func TestCheckBucketPermissions(t *testing.T) {
 		if !strings.Contains(fs[1].Detail, "publish to "+subject) {
 			t.Errorf("%s is not in %s", subject, fs[1].Detail)
 		}
+	}
+}
+
+// A key that another stream took is not stored.
+func TestBucketThatIsAnotherStream(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	k := NewBucket(b.conn, bucketConfig(), quiet())
+	b.store(k, "A")
+	b.must(nil, b.js.DeleteKeyValue(b.ctx, "answered"))
+	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.answered.>"}}))
+	if err := k.Put(b.ctx, "B"); err == nil || !strings.Contains(err.Error(), `"OTHER" took it`) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -87,16 +87,3 @@ func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.ended
 }
-
-// adminOf is the admin listener, once it is there.
-func (p *process) adminOf() adminClient {
-	p.t.Helper()
-	address := ""
-	eventually(p.t, func() bool {
-		for _, l := range p.log.lines("started") {
-			address, _ = l["admin"].(string)
-		}
-		return address != ""
-	}, func() string { return "the line that says where admin listens:\n" + p.log.String() })
-	return adminClient(address)
-}

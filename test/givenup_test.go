@@ -108,3 +108,21 @@ func TestManageNoneMakesNoAdvisoryStream(t *testing.T) {
 	}
 	w.balance()
 }
+
+// What the app accepted is not dead-lettered because its ack was lost and the server gave up on it.
+func TestGivenUpAfterItWasAnswered(t *testing.T) {
+	w := newWorld(t)
+	w.durableOf(limited)
+	w.running()
+	w.publish("orders.new", "x", "Nats-Msg-Id: one")
+	w.waitDone()
+	// The server has lost the ack, as one replica that is killed does, and says that it gave up.
+	w.must(w.nc.Publish("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."+stream+"."+durable,
+		[]byte(`{"stream":"`+stream+`","consumer":"`+durable+`","stream_seq":1,"deliveries":2,"timestamp":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)))
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.LastSeq == 1 }, text("the advisory is kept"))
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.Msgs == 0 }, text("the advisory is handled"))
+	w.balance()
+	if n := len(w.dead()); n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+}

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
+	"github.com/jetsidecar/jetsidecar/dedupe"
+	"github.com/jetsidecar/jetsidecar/jetstream"
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
@@ -162,6 +165,9 @@ func (c *checker) dedupe(p string, one Consumer) {
 		return
 	}
 	c.positive(p+".ttl", d.TTL)
+	if d.Store == "kv" {
+		c.bucket(p, d)
+	}
 	if d.MaxEntries < 1 {
 		c.fault(p+".max_entries", "must be at least 1; store: off turns it off")
 	}
@@ -169,3 +175,35 @@ func (c *checker) dedupe(p string, one Consumer) {
 		c.fault(p+".header", "must be the name of a message header, as in %s", http.CanonicalHeaderKey("nats-msg-id"))
 	}
 }
+
+// leastTTL is the shortest time that the server keeps a key.
+const leastTTL = 100 * time.Millisecond
+
+// bucket checks the key-value bucket of a consumer's dedupe against those of the consumers before it.
+func (c *checker) bucket(p string, d dedupe.Config) {
+	switch {
+	case !validBucket(d.Bucket):
+		c.fault(p+".bucket", "must be 1 to %d letters, digits, - and _, the name of a key-value bucket", longestBucket)
+	case d.Bucket == jetstream.StateBucket:
+		c.fault(p+".bucket", "is the bucket of the sidecar's own marks, which have another ttl")
+	case d.TTL > 0 && d.TTL < leastTTL:
+		c.fault(p+".ttl", "must be at least %s with store: kv, which is the server's least", leastTTL)
+	}
+	for i, other := range c.l.Consumers {
+		q := fmt.Sprintf("consumers[%d].dedupe", i)
+		if q == p {
+			return
+		}
+		if o := other.Dedupe; o.Store == "kv" && o.Bucket == d.Bucket && o.TTL != d.TTL {
+			c.fault(p+".ttl", "differs from %s.ttl (%s), and they share the bucket %s, which has one ttl", q, shortDuration(o.TTL), quote(d.Bucket))
+			return
+		}
+	}
+}
+
+// longestBucket is the longest name of a bucket, in bytes: its stream's has KV_ before it.
+const longestBucket = longestName - len("KV_")
+
+var bucketName = regexp.MustCompile(`^[-_a-zA-Z0-9]+$`)
+
+func validBucket(name string) bool { return len(name) <= longestBucket && bucketName.MatchString(name) }

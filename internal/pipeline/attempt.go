@@ -34,20 +34,29 @@ func (p *Pipeline) begin(a *attempt) bool {
 	if p.memory == nil {
 		return true
 	}
+	p.identify(a)
+	if !p.waiting.Begin(a.key, a.message) {
+		return false
+	}
+	a.duplicate = p.answered(a)
+	return true
+}
+
+// identify finds the keys of a message: its id, if it has one, and itself.
+func (p *Pipeline) identify(a *attempt) {
 	a.self = a.scope.Message(a.message.Sequence, a.message.Stored)
 	a.key = a.self
 	if ids := a.message.Header[p.Dedupe.Header]; len(ids) > 0 && ids[0] != "" {
 		a.key, a.hasID = a.scope.ID(ids[0]), true
 	}
-	if !p.waiting.Begin(a.key, a.message) {
-		return false
-	}
+}
+
+// answered looks up whether the message, or one of the same id, was answered before.
+func (p *Pipeline) answered(a *attempt) bool {
 	if a.hasID {
-		a.duplicate = p.memory.Seen(a.key, a.self)
-	} else {
-		a.duplicate = p.memory.Seen(a.self)
+		return p.memory.Seen(a.key, a.self)
 	}
-	return true
+	return p.memory.Seen(a.self)
 }
 
 // end lets those go on that waited for this message's verdict.

@@ -87,9 +87,10 @@ func (p *Pipeline) rescueOne(ctx context.Context, g jetstream.GivenUp) (done boo
 	if m == nil || m.Stored.After(g.Time) || g.Time.Before(m.StreamCreated) {
 		return true, nil // gone, or of a stream that is gone
 	}
-	self := p.scopeOf(m).Message(m.Sequence, m.Stored)
-	if p.memory == nil || !p.memory.Seen(self) {
-		if done, err := p.buryGivenUp(ctx, g, m); !done {
+	a := &attempt{message: m, scope: p.scopeOf(m), decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
+	p.identify(a)
+	if p.memory == nil || !p.answered(a) {
+		if done, err := p.buryGivenUp(ctx, g, a); !done {
 			return false, err
 		}
 	}
@@ -101,10 +102,10 @@ func (p *Pipeline) settleGivenUp(ctx context.Context, m *jetstream.Message) (boo
 	return err == nil, err
 }
 
-func (p *Pipeline) buryGivenUp(ctx context.Context, g jetstream.GivenUp, m *jetstream.Message) (done bool, err error) {
+func (p *Pipeline) buryGivenUp(ctx context.Context, g jetstream.GivenUp, a *attempt) (done bool, err error) {
 	text := fmt.Sprintf("the server gave up after %d deliveries", g.Deliveries)
+	m := a.message
 	m.Delivered = g.Deliveries
-	a := &attempt{message: m, decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
 	a.result.Error = text
 	if !p.DLQ {
 		p.Log.Error("a dead letter is discarded: the dlq is not enabled", slog.Uint64("sequence", m.Sequence), slog.String("reason", string(a.decision.Reason)))
@@ -119,7 +120,7 @@ func (p *Pipeline) buryGivenUp(ctx context.Context, g jetstream.GivenUp, m *jets
 		return false, err
 	}
 	if p.memory != nil {
-		p.memory.Remember(p.scopeOf(m).Message(m.Sequence, m.Stored))
+		p.memory.Remember(a.self)
 	}
 	if dropped > 0 {
 		p.Observer.HeadersDropped(dropped)
