@@ -107,10 +107,15 @@ func (b *bench) run(cfg ConsumerConfig) {
 	b.eventually("the durable is bound", func() bool { return b.source.Status().Bound })
 }
 
+// publish stores n messages. A cluster may have no leader for a moment: then it is tried again, and stored once.
 func (b *bench) publish(n int) {
 	b.t.Helper()
 	for i := range n {
-		b.must(b.js.Publish(b.ctx, "s.x", fmt.Appendf(nil, "%d", i)))
+		id := natsjs.WithMsgID(nats.NewInbox())
+		b.eventually("a message is stored", func() bool {
+			_, err := b.js.Publish(b.ctx, "s.x", fmt.Appendf(nil, "%d", i), id)
+			return err == nil
+		})
 	}
 }
 
