@@ -73,7 +73,7 @@ func (s *Source) refill() {
 	coming, lost := s.expected()
 	free := s.width - len(s.leases) - coming - lost
 	if s.pulling == PullOne {
-		if len(s.leases) > 0 || coming > 0 {
+		if coming > 0 || s.anyFresh() || len(s.leases) >= s.cfg.Concurrency {
 			return
 		}
 		free = min(free, 1)
@@ -91,6 +91,16 @@ func (s *Source) refill() {
 	if l := s.freeLane(); l != nil {
 		s.pull(l, free, budget)
 	}
+}
+
+// anyFresh reports whether a message is leased that was not tried before.
+func (s *Source) anyFresh() bool {
+	for _, m := range s.leases {
+		if m.verdict == "" && m.Delivered == 1 && !m.kept {
+			return true
+		}
+	}
+	return false
 }
 
 // budget divides the free bytes. A message that did not fit is asked for alone: with all that is free as soon as that is

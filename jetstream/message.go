@@ -42,6 +42,7 @@ type Message struct {
 
 	// Guarded by source.mu.
 	started    bool
+	kept       bool // it was tried, and is tried again in place
 	released   bool
 	verdict    string    // what was decided; empty: nothing yet
 	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
@@ -50,6 +51,9 @@ type Message struct {
 	touchedAt  time.Time // when the server last heard of the lease
 	prev, next *Message  // in the touch list
 }
+
+// Fresh reports whether the message was not tried before, as far as is known. It is for who works on the message.
+func (m *Message) Fresh() bool { return m.Delivered == 1 && !m.kept }
 
 // Ack says that the message is done.
 func (m *Message) Ack() { m.source.settle(m, "+ACK") }

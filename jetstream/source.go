@@ -146,13 +146,21 @@ func (s *Source) Requeue(m *Message) {
 	s.refill()
 }
 
+// Keep gives a message that was tried back to the workers, still leased, to be tried again in place.
+func (s *Source) Keep(m *Message) {
+	s.mu.Lock()
+	m.kept = true
+	s.mu.Unlock()
+	s.Requeue(m)
+}
+
 // Pulling says how much may be pulled.
 type Pulling int
 
 // How much may be pulled.
 const (
 	PullNothing Pulling = iota // the app is away
-	PullOne                    // one message when none is leased: to try a failing app with
+	PullOne                    // one message when none is leased that was not tried before: to try a failing app with
 	PullAll                    // as much as may be leased
 )
 
@@ -160,7 +168,9 @@ const (
 func (s *Source) Pull(much Pulling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if much < s.pulling {
+	if much == PullNothing {
+		// A message on its way just then comes back later as another delivery, so this is only done where it must be: what
+		// the requests that wait bring, this sidecar could not use, and another could.
 		s.retireLanes()
 	}
 	s.pulling = much

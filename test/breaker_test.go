@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -160,4 +161,29 @@ func TestStopWhileTheBreakerIsOpen(t *testing.T) {
 	w.running(breaking())
 	w.waitDone()
 	w.balance()
+}
+
+// When the messages that failed are the cause, others close the breaker: it never probes for ever with the same ones.
+func TestPoisonInARowDoesNotLockOut(t *testing.T) {
+	for _, limit := range []int{1, 4} {
+		t.Run(fmt.Sprint("max_deliver ", limit), func(t *testing.T) {
+			w := newWorld(t)
+			w.app.on(func(c *call) reply {
+				if c.body == "poison" {
+					return reply{status: 503}
+				}
+				return reply{status: 200}
+			})
+			for range 6 {
+				w.publish("orders.new", "poison")
+			}
+			w.running(breaking(func(c *config.Consumer) { c.MaxDeliver, c.Concurrency = limit, 8 }))
+			for range 40 {
+				w.publish("orders.new", "good")
+			}
+			eventually(t, func() bool { w.publish("orders.new", "good"); return len(w.dead()) == 6 }, text("the poison is dead-lettered while good ones come"))
+			w.waitDone()
+			w.balance()
+		})
+	}
 }

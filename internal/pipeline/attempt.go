@@ -69,45 +69,35 @@ func (p *Pipeline) end(a *attempt) {
 	}
 }
 
-// try calls the app, unless the message was answered before, and decides. While the breaker is open it may try again in
-// place: that spends no delivery.
-func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) {
+// try calls the app, unless the message was answered before, and decides. It returns false if the message is to be tried
+// again in place: that spends no delivery.
+func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool) {
 	if a.duplicate {
-		return
+		return true
 	}
 	alone := p.pastLimit(a)
 	if alone {
 		p.gate.wantAlone()
 		defer p.gate.notAlone()
 	}
-	for stays := false; ; {
-		if !p.enter(ctx, alone) {
-			a.result.Kind, a.decision = policy.HandedBack, policy.Decision{} // stopping
-			if stays {
-				p.gate.left()
-				if alone {
-					p.unmark(a)
-				}
-			}
-			return
-		}
-		if alone && !stays && !p.mark(ctx, a) {
-			p.gate.exit()
-			return
-		}
-		p.call(w, a)
-		if stays = p.gate.leave(a.message.Sequence, stays, a.decision, failure(a)); !stays {
-			break
-		}
+	if !p.enter(ctx, entry{alone: alone, fresh: a.message.Fresh()}) {
+		a.result.Kind = policy.HandedBack // stopping
+		return true
 	}
 	if alone {
-		p.unmark(a)
+		if !p.mark(ctx, a) {
+			p.gate.exit()
+			return true
+		}
+		defer p.unmark(a)
 	}
+	p.call(w, a)
+	return !p.gate.leave(a.message.Sequence, a.decision, failure(a))
 }
 
 // enter waits until a request may be sent; false when the sidecar stops first.
-func (p *Pipeline) enter(ctx context.Context, alone bool) bool {
-	if p.gate.enter(ctx, alone) != nil {
+func (p *Pipeline) enter(ctx context.Context, e entry) bool {
+	if p.gate.enter(ctx, e) != nil {
 		return false
 	}
 	if p.limiter != nil && p.limiter.Wait(ctx) != nil {

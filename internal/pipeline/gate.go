@@ -18,7 +18,7 @@ type gate struct {
 	breaker *policy.Breaker
 	inside  int           // requests at the app
 	alone   int           // messages that are at the app alone, or wait until they are: nobody else enters
-	staying int           // messages tried again in place
+	fresh   int           // at the gate with a message that was not tried before
 	waiting int           // who waits for changed
 	changed chan struct{} // closed when something changed
 	why     string        // the failure that opened the breaker
@@ -28,10 +28,18 @@ func newGate(cfg policy.BreakerConfig, concurrency int) *gate {
 	return &gate{breaker: policy.NewBreaker(cfg, concurrency), changed: make(chan struct{})}
 }
 
+// entry is what the gate must know of a message.
+type entry struct {
+	alone bool // nobody else may be at the app
+	fresh bool // it was not tried before: the app is probed with such a one rather than with one that failed, which may be the cause
+}
+
 // enter waits until a request may be sent. It returns an error when ctx ends; else leave must follow.
-func (g *gate) enter(ctx context.Context, alone bool) error {
+func (g *gate) enter(ctx context.Context, e entry) error {
+	g.comes(e, 1)
+	defer g.comes(e, -1)
 	for {
-		wait, changed, open := g.tryEnter(time.Now(), alone)
+		wait, changed, open := g.tryEnter(time.Now(), e)
 		if changed == nil {
 			if !open || g.ready == nil {
 				return nil
@@ -53,9 +61,7 @@ func (g *gate) enter(ctx context.Context, alone bool) error {
 		case <-timer.C:
 		}
 		timer.Stop()
-		g.mu.Lock()
-		g.waiting--
-		g.mu.Unlock()
+		g.stopWaiting()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -63,20 +69,39 @@ func (g *gate) enter(ctx context.Context, alone bool) error {
 }
 
 // tryEnter lets a request in, and returns no channel; or it says how long to wait, and for what.
-func (g *gate) tryEnter(now time.Time, alone bool) (wait time.Duration, changed <-chan struct{}, open bool) {
+func (g *gate) tryEnter(now time.Time, e entry) (wait time.Duration, changed <-chan struct{}, open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, open = g.breaker.Open()
-	if most := g.breaker.Allowed(now); g.inside < most && (g.alone == 0 || alone && g.inside == 0) {
+	turn := !open || e.fresh || g.fresh == 0
+	if most := g.breaker.Allowed(now); g.inside < most && turn && (g.alone == 0 || e.alone && g.inside == 0) {
 		g.inside++
 		return 0, nil, open
 	}
 	g.waiting++
 	wait = time.Hour // until something changes
-	if open && g.inside == 0 {
+	if open && g.inside == 0 && turn {
 		wait = max(g.breaker.NextProbe().Sub(now), time.Millisecond)
 	}
 	return wait, g.changed, open
+}
+
+func (g *gate) stopWaiting() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting--
+}
+
+// comes counts the fresh messages at the gate. When the last one has left, it may be the turn of one that is not.
+func (g *gate) comes(e entry, delta int) {
+	if !e.fresh {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fresh += delta; g.fresh == 0 {
+		g.tell()
+	}
 }
 
 // wantAlone is told that a message is to be at the app alone, until notAlone: nobody else enters, and nothing is pulled.
@@ -119,10 +144,9 @@ func (g *gate) postpone() {
 	g.tell()
 }
 
-// leave is told what came of the request, and reports whether its message stays to be tried again in place: while the breaker
-// holds, a message at its limit does, and one message always does, so that there is one to probe with. Stays says whether it
-// did already.
-func (g *gate) leave(m uint64, stays bool, d policy.Decision, why string) (again bool) {
+// leave is told what came of the request, and reports whether its message is to be tried again in place: it is at its limit,
+// and the breaker holds.
+func (g *gate) leave(m uint64, d policy.Decision, why string) (again bool) {
 	g.mu.Lock()
 	now := time.Now()
 	since, was := g.breaker.Open()
@@ -134,16 +158,9 @@ func (g *gate) leave(m uint64, stays bool, d policy.Decision, why string) (again
 		if g.breaker.Failed(now, m, random()) {
 			g.why = why
 		}
-		_, open := g.breaker.Open()
-		again = limited && g.breaker.Holds(now) || !limited && open && (stays || g.staying == 0)
+		again = limited && g.breaker.Holds(now)
 	default:
 		g.breaker.Passed()
-	}
-	switch {
-	case again && !stays:
-		g.staying++
-	case stays && !again:
-		g.staying--
 	}
 	opened, open := g.breaker.Open()
 	g.tell()
@@ -156,13 +173,6 @@ func (g *gate) leave(m uint64, stays bool, d policy.Decision, why string) (again
 		g.onChange(open, since, why)
 	}
 	return again
-}
-
-// left is told that a message that stayed is not tried any more.
-func (g *gate) left() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.staying--
 }
 
 func (g *gate) tell() {

@@ -23,23 +23,21 @@ func breaker() policy.BreakerConfig {
 
 func mustEnter(t *testing.T, g *gate, alone bool) {
 	t.Helper()
-	if err := g.enter(t.Context(), alone); err != nil {
+	if err := g.enter(t.Context(), entry{alone: alone}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// opened is a gate whose breaker was opened by messages 1 and 2, of which the second stays to probe with.
+// opened is a gate whose breaker was opened by messages 1 and 2.
 func opened(t *testing.T) *gate {
 	t.Helper()
 	g := newGate(breaker(), 4)
 	mustEnter(t, g, false)
 	mustEnter(t, g, false)
-	if g.leave(1, false, failed, "503") {
+	if g.leave(1, atEnd, "503") {
 		t.Fatal("a message stays while the breaker is closed")
 	}
-	if !g.leave(2, false, failed, "503") {
-		t.Fatal("no message stays to probe with")
-	}
+	g.leave(2, failed, "503")
 	return g
 }
 
@@ -62,7 +60,7 @@ func TestGateLetsOneProbeInAtATime(t *testing.T) {
 				mu.Lock()
 				inside--
 				mu.Unlock()
-				g.leave(m+10, false, failed, "503")
+				g.leave(m+10, failed, "503")
 			})
 		}
 		all.Wait()
@@ -85,21 +83,49 @@ func TestGateHoldsMessagesAtTheirLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := opened(t)
 		mustEnter(t, g, false)
-		if !g.leave(3, false, atEnd, "503") {
+		if !g.leave(3, atEnd, "503") {
 			t.Error("a message at its limit does not stay")
 		}
 		mustEnter(t, g, false)
-		if g.leave(4, false, failed, "503") {
-			t.Error("a message below its limit stays, though there is one to probe with")
+		if g.leave(4, failed, "503") {
+			t.Error("a message below its limit stays")
 		}
 		time.Sleep(time.Minute)
 		mustEnter(t, g, false)
-		if g.leave(3, true, atEnd, "503") {
+		if g.leave(3, atEnd, "503") {
 			t.Error("it stays after hold")
 		}
-		mustEnter(t, g, false)
-		if !g.leave(2, true, failed, "503") {
-			t.Error("the message to probe with does not stay")
+	})
+}
+
+// The app is probed with a message that was not tried before, while there is one: those that failed may be the cause.
+func TestGateProbesWithFreshMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		var order []string
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		probe := func(name string, e entry, d policy.Decision) {
+			all.Go(func() {
+				if err := g.enter(t.Context(), e); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				g.leave(9, d, "503")
+			})
+		}
+		for range 5 {
+			probe("tried", entry{}, failed)
+		}
+		synctest.Wait()
+		probe("fresh", entry{fresh: true}, failed)
+		synctest.Wait()
+		probe("fresh", entry{fresh: true}, failed)
+		all.Wait()
+		if len(order) != 7 || order[0] != "fresh" || order[1] != "fresh" {
+			t.Errorf("order %v", order)
 		}
 	})
 }
@@ -115,12 +141,12 @@ func TestGateClosesWithTheFirstThatPasses(t *testing.T) {
 			}
 		}
 		mustEnter(t, g, false)
-		g.leave(2, true, passed, "")
+		g.leave(2, passed, "")
 		if len(changes) != 1 || changes[0] {
 			t.Errorf("changes %v", changes)
 		}
 		mustEnter(t, g, false)
-		if wait, _, _ := g.tryEnter(time.Now(), false); wait == 0 {
+		if wait, _, _ := g.tryEnter(time.Now(), entry{}); wait == 0 {
 			t.Error("two at a time right after it closed")
 		}
 	})
@@ -141,7 +167,7 @@ func TestGateProbesReadyFirst(t *testing.T) {
 		if d := time.Since(start); asked != 3 || d < 750*time.Millisecond+1500*time.Millisecond+3*time.Second {
 			t.Errorf("asked %d times in %s", asked, d)
 		}
-		g.leave(2, true, passed, "")
+		g.leave(2, passed, "")
 	})
 }
 
@@ -159,18 +185,18 @@ func TestGateAlone(t *testing.T) {
 			note("alone")
 			time.Sleep(time.Second)
 			note("alone done")
-			g.leave(7, false, passed, "")
+			g.leave(7, passed, "")
 			g.notAlone()
 		})
 		all.Go(func() {
 			time.Sleep(time.Millisecond)
 			mustEnter(t, g, false)
 			note("other")
-			g.leave(8, false, passed, "")
+			g.leave(8, passed, "")
 		})
 		time.Sleep(time.Second)
 		note("first leaves")
-		g.leave(6, false, passed, "")
+		g.leave(6, passed, "")
 		all.Wait()
 		if got := order; len(got) != 4 || got[0] != "first leaves" || got[1] != "alone" || got[2] != "alone done" || got[3] != "other" {
 			t.Errorf("order %v", got)
@@ -183,7 +209,7 @@ func TestGateEndsWithItsContext(t *testing.T) {
 		g := opened(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		if err := g.enter(ctx, false); err == nil {
+		if err := g.enter(ctx, entry{}); err == nil {
 			t.Error("entered")
 		}
 		if g.waiting != 0 || g.inside != 0 {

@@ -267,10 +267,16 @@ func (p *Pipeline) handle(ctx context.Context, w *worker, m *jetstream.Message) 
 		return
 	}
 	a := attempt{message: m, scope: p.scopeOf(m)}
-	if p.begin(&a) {
-		p.try(ctx, w, &a)
+	if !p.begin(&a) {
+		return
+	}
+	decided := p.try(ctx, w, &a)
+	if decided {
 		p.settle(&a)
-		p.end(&a)
+	}
+	p.end(&a)
+	if !decided {
+		p.Source.Keep(m)
 	}
 }
 
