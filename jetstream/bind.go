@@ -130,7 +130,7 @@ func (s *Source) create(ctx context.Context, stream *natsjs.StreamInfo) (*natsjs
 			want.DeliverPolicy = natsjs.DeliverAllPolicy
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	cons, err := s.conn.js.CreateConsumer(ctx, s.cfg.Stream, want)
 	if errors.Is(err, natsjs.ErrConsumerExists) {
@@ -165,7 +165,7 @@ func (s *Source) update(ctx context.Context, info *natsjs.ConsumerInfo) (*natsjs
 	if w.Replicas != 0 {
 		want.Replicas = w.Replicas
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	cons, err := s.conn.js.UpdateConsumer(ctx, s.cfg.Stream, want)
 	if err != nil {

@@ -258,3 +258,36 @@ func (b *bench) drain() {
 	cancel()
 	work.Wait()
 }
+
+// A look that is under way when the connection breaks ends with it: what is leased is settled and kept alive right after the
+// reconnect, not when the request would have timed out.
+func TestACutEndsTheLookUnderWay(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	p := newProxy(t, b.server.Addr().String())
+	conn, err := Dial(Config{URLs: []string{"nats://" + p.listener.Addr().String()}, Name: "test"}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.conn = conn
+	t.Cleanup(conn.Close)
+	b.publish(1)
+	b.run(b.config())
+	m := b.next()
+	p.freeze()
+	looked := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		_, err := conn.consumerInfo(b.ctx, "S", "d")
+		looked <- err
+	}()
+	b.eventually("the look is under way", func() bool { return conn.nc.Stats().OutMsgs > 0 })
+	b.must(nil, conn.nc.ForceReconnect())
+	if err := <-looked; err == nil || time.Since(began) > apiTimeout-time.Second {
+		t.Errorf("the look ended after %s: %v", time.Since(began), err)
+	}
+	m.Ack()
+	b.eventually("the verdict is confirmed", b.settled)
+	if d := time.Since(began); d > apiTimeout-time.Second/2 {
+		t.Errorf("the verdict was confirmed after %s", d)
+	}
+}

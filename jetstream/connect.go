@@ -38,12 +38,15 @@ type Conn struct {
 	nextID   int
 	quiet    map[string]time.Time // when a complaint was last logged
 	closed   chan struct{}
+	life     context.Context // ends with the present connection
+	end      context.CancelFunc
 }
 
 // Dial makes a connection. It returns at once, also when no server can be reached: connecting goes on in the
 // background, with jittered backoff, for ever. Errors are about the configuration only.
 func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
 	c := &Conn{prefix: apiPrefix(cfg), log: log, watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, closed: make(chan struct{})}
+	c.life, c.end = context.WithCancel(context.Background())
 	opts, err := c.options(cfg)
 	if err != nil {
 		return nil, err
@@ -229,6 +232,10 @@ func (c *Conn) onDisconnect(nc *nats.Conn, err error) {
 		msg = oneLine(err.Error(), 300)
 	}
 	c.log.Warn("disconnected from nats", slog.String("error", msg))
+	c.mu.Lock()
+	c.end()
+	c.life, c.end = context.WithCancel(context.Background())
+	c.mu.Unlock()
 	c.notify(false)
 }
 
@@ -264,14 +271,33 @@ func (c *Conn) lastError() string {
 	return "no server answered"
 }
 
+// bounded is a context for a request: it ends after a time, and with the connection, since a request that was under way then
+// is never answered.
+func (c *Conn) bounded(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	c.mu.Lock()
+	life := c.life
+	c.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, done := context.WithTimeout(ctx, most)
+	stop := context.AfterFunc(life, func() { cancel(ErrNotConnected) })
+	return ctx, func() {
+		stop()
+		done()
+		cancel(nil)
+	}
+}
+
 // api sends one request to the JetStream API and decodes its answer into out. A refusal by the server is a *natsjs.APIError.
 func (c *Conn) api(ctx context.Context, subject string, request []byte, out any) error {
 	if !c.Connected() {
 		return ErrNotConnected
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := c.bounded(ctx, apiTimeout)
 	defer cancel()
 	msg, err := c.nc.RequestWithContext(ctx, c.prefix+subject, request)
+	if err != nil && errors.Is(context.Cause(ctx), ErrNotConnected) {
+		return ErrNotConnected
+	}
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	if d.cfg.MaxAge > 0 {
 		window = min(window, d.cfg.MaxAge)
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	stream, err := d.conn.js.CreateStream(ctx, natsjs.StreamConfig{
 		Name:        d.name,
@@ -184,7 +184,7 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 func (d *DeadLetters) addSubjects(ctx context.Context, cfg natsjs.StreamConfig) (*natsjs.StreamInfo, error) {
 	cfg.Subjects = slices.DeleteFunc(slices.Clone(cfg.Subjects), func(s string) bool { return includes(d.pattern, s) })
 	cfg.Subjects = append(cfg.Subjects, d.pattern)
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	stream, err := d.conn.js.UpdateStream(ctx, cfg)
 	if err != nil {
@@ -247,10 +247,12 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) error {
 	if !d.conn.Connected() {
 		return ErrNotConnected
 	}
-	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	ctx, cancel := d.conn.bounded(ctx, putTimeout)
 	defer cancel()
 	ack, err := d.conn.js.PublishMsg(ctx, msg)
 	switch {
+	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
+		return ErrNotConnected
 	case errors.Is(err, natsjs.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("storing in DLQ stream %s: no stream listens on %s", d.name, msg.Subject)
 	case errors.Is(err, context.DeadlineExceeded):

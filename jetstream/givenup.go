@@ -56,7 +56,7 @@ func (s *Source) ensureAdvisories(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	_, err = s.conn.js.CreateStream(ctx, natsjs.StreamConfig{
 		Name:        AdvisoryStream,
@@ -169,7 +169,7 @@ func (s *Source) SettleGivenUp(ctx context.Context, m *Message, reason string) e
 	if !same {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	subject := "$JS.ACK." + s.cfg.Stream + "." + s.cfg.Durable + ".1." + strconv.FormatUint(m.Sequence, 10) + ".0.0.0"
 	if _, err = s.conn.nc.RequestWithContext(ctx, subject, []byte("+TERM "+reason)); err != nil {

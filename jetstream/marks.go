@@ -32,7 +32,7 @@ func NewMarks(conn *Conn, cfg ConsumerConfig) *Marks { return &Marks{conn: conn,
 
 // Count is the number of marks of a message.
 func (k *Marks) Count(ctx context.Context, key string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := k.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	kv, err := k.open(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (k *Marks) Count(ctx context.Context, key string) (int, error) {
 
 // Set leaves n marks. It returns once they are stored.
 func (k *Marks) Set(ctx context.Context, key string, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := k.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	kv, err := k.open(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (k *Marks) Set(ctx context.Context, key string, n int) error {
 
 // Remove takes all marks of a message away.
 func (k *Marks) Remove(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := k.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	kv, err := k.open(ctx)
 	if err != nil {
