@@ -1,0 +1,246 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// call is one request that reached the app.
+type call struct {
+	index     int    // of the message
+	by        string // the incarnation of the sidecar that called
+	slot      int    // the sidecar
+	conn      uint64 // the connection it came on
+	seq       uint64 // stream sequence
+	delivered uint64 // number of the delivery
+	begun     time.Time
+	ended     time.Time // just before the answer was written, or when it could not be any more
+	flushed   time.Time // when the whole answer was with the kernel
+	given     bool      // the whole answer was written
+	outage    bool      // the app was out of order: the answer is not the message's
+	reply     reply
+}
+
+// connections are numbered over all apps.
+var connections atomic.Uint64
+
+type connKey struct{}
+
+// app is the app of all sidecars: a listener for each, and one memory.
+type app struct {
+	seed  uint64
+	slots []*appSlot
+
+	mu       sync.Mutex
+	calls    []*call
+	answered map[int]int // by message: how often it was answered by its nature
+}
+
+// appSlot is the app as one sidecar has it.
+type appSlot struct {
+	app     *app
+	slot    int
+	address string
+
+	mu      sync.Mutex // of what follows; taken before app.mu
+	mode    kind       // what is wrong with it, or nothing
+	server  *http.Server
+	open    map[*call]bool
+	last    time.Time // when it was last called
+	serving sync.WaitGroup
+}
+
+func newApp(seed uint64, slots int) (*app, error) {
+	a := &app{seed: seed, answered: map[int]int{}}
+	for i := range slots {
+		address, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		s := &appSlot{app: a, slot: i, address: address, open: map[*call]bool{}}
+		a.slots = append(a.slots, s)
+		if err := s.up(); err != nil {
+			a.close()
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// of are the apps of one sidecar, or of all.
+func (a *app) of(slot int) []*appSlot {
+	if slot == all {
+		return a.slots
+	}
+	return a.slots[slot : slot+1]
+}
+
+func (a *app) close() {
+	for _, s := range a.slots {
+		s.down()
+	}
+}
+
+// history returns all calls, copied, in the order they came.
+func (a *app) history() []call {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	cs := make([]call, len(a.calls))
+	for i, c := range a.calls {
+		cs[i] = *c
+	}
+	return cs
+}
+
+func (s *appSlot) up() error {
+	ln, err := net.Listen("tcp", s.address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: time.Minute,
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, connections.Add(1))
+		},
+	}
+	s.mu.Lock()
+	s.server = server
+	s.mu.Unlock()
+	s.serving.Go(func() { _ = server.Serve(ln) })
+	return nil
+}
+
+// down stops listening and cuts all connections. What is not answered by now is not.
+func (s *appSlot) down() {
+	s.mu.Lock()
+	server := s.server
+	s.server = nil
+	now := time.Now()
+	s.app.mu.Lock()
+	for c := range s.open {
+		if c.ended.IsZero() {
+			c.ended, c.outage = now, true
+		}
+	}
+	s.app.mu.Unlock()
+	s.mu.Unlock()
+	if server != nil {
+		server.Close()
+	}
+	s.serving.Wait()
+}
+
+// awaitWork waits until calls come in, at most for the time given.
+func (s *appSlot) awaitWork(ctx context.Context, most time.Duration) {
+	for end := time.Now().Add(most); time.Now().Before(end) && rest(ctx, 20*ms); {
+		s.mu.Lock()
+		last := s.last
+		s.mu.Unlock()
+		if time.Since(last) < 100*ms {
+			return
+		}
+	}
+}
+
+// set puts the app out of order, or in order with nothing.
+func (s *appSlot) set(mode kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mode = mode
+}
+
+func (s *appSlot) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the caller was cut off while sending: no call
+	}
+	c := s.begin(r, body)
+	defer func() {
+		s.mu.Lock()
+		delete(s.open, c)
+		s.mu.Unlock()
+	}()
+	s.answer(rw, r, c)
+}
+
+// begin notes the call and decides its answer.
+func (s *appSlot) begin(r *http.Request, body []byte) *call {
+	c := &call{index: indexOf(body), by: r.Header.Get(incarnationHeader), slot: s.slot, begun: time.Now()}
+	c.conn, _ = r.Context().Value(connKey{}).(uint64)
+	c.seq, _ = strconv.ParseUint(r.Header.Get("Nats-Sequence"), 10, 64)
+	c.delivered, _ = strconv.ParseUint(r.Header.Get("Nats-Num-Delivered"), 10, 64)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[c], s.last = true, c.begun
+	s.app.mu.Lock()
+	defer s.app.mu.Unlock()
+	s.app.calls = append(s.app.calls, c)
+	switch s.mode {
+	case appFails:
+		c.outage, c.reply = true, reply{status: 503}
+	case appHangs:
+		c.outage, c.reply = true, reply{hang: true}
+	case appResets:
+		c.outage, c.reply = true, reply{reset: true}
+	default:
+		c.reply = answerTo(s.app.seed, c.index, s.app.answered[c.index])
+		s.app.answered[c.index]++
+	}
+	return c
+}
+
+func (s *appSlot) answer(rw http.ResponseWriter, r *http.Request, c *call) {
+	wait := time.NewTimer(c.reply.delay)
+	if c.reply.hang {
+		wait.Stop()
+	}
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-r.Context().Done():
+		s.end(c)
+		panic(http.ErrAbortHandler)
+	}
+	if !s.end(c) {
+		panic(http.ErrAbortHandler) // the app went down meanwhile: returning would answer 200
+	}
+	if c.reply.reset {
+		if nc, _, err := http.NewResponseController(rw).Hijack(); err == nil {
+			reset(nc)
+		}
+		return
+	}
+	text := []byte("answer\n")
+	rw.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	if c.reply.action != "" {
+		rw.Header().Set("Sidecar-Action", c.reply.action)
+	}
+	rw.WriteHeader(c.reply.status)
+	_, err := rw.Write(text)
+	if err == nil {
+		err = http.NewResponseController(rw).Flush()
+	}
+	s.app.mu.Lock()
+	defer s.app.mu.Unlock()
+	c.given, c.flushed = err == nil, time.Now()
+}
+
+// end notes that the call ends now, if it has not.
+func (s *appSlot) end(c *call) bool {
+	s.app.mu.Lock()
+	defer s.app.mu.Unlock()
+	if !c.ended.IsZero() {
+		return false
+	}
+	c.ended = time.Now()
+	return true
+}

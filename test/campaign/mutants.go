@@ -1,0 +1,195 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// mutant is a sidecar with one safety line broken: old is replaced by broken, at its first place in the file.
+type mutant struct {
+	name        string
+	file        string
+	old, broken string
+	needs       kind     // a fault without which nothing shows
+	want        []string // the rules that are broken by it
+}
+
+var mutants = []mutant{
+	{
+		"terms before the dlq stored", "internal/pipeline/graves.go",
+		"\tdropped, err := g.p.DeadLetters.Put(ctx, dl.letter)\n",
+		"\tdl.message.Term(dl.letter.Reason)\n\tdropped, err := g.p.DeadLetters.Put(ctx, dl.letter)\n",
+		dlqFull,
+		[]string{"none lost", "rejected messages are in the dlq"},
+	},
+	{
+		"remembers before the answer", "internal/pipeline/attempt.go",
+		"\ta.result = p.App.Forward(",
+		"\tp.remember(a)\n\ta.result = p.App.Forward(",
+		"",
+		[]string{"none lost", "rejected messages are in the dlq"},
+	},
+	{
+		"naks without a delay", "jetstream/message.go",
+		"func (m *Message) Nak(delay time.Duration) {\n",
+		"func (m *Message) Nak(delay time.Duration) {\n\tdelay = time.Millisecond\n",
+		"",
+		[]string{"retries wait"},
+	},
+	{
+		"keeps leases of what was made anew", "jetstream/source.go",
+		"\tfor _, m := range s.leases {\n\t\ts.release(m)\n\t}\n", "",
+		streamAnew,
+		[]string{"none lost", "settled", "rejected messages are in the dlq"},
+	},
+	{
+		"sends acks once", "jetstream/message.go",
+		"\tif s.cfg.AckAsync {\n", "\tif s.cfg.AckAsync || m != nil {\n",
+		stopCutOff,
+		[]string{"a clean stop confirms its acks"},
+	},
+	{
+		"does not remember", "internal/pipeline/settle.go",
+		"\t\tp.remember(a)\n\t\tm.Ack()\n\t\tp.settled(a, ResultAck)\n", "\t\tm.Ack()\n\t\tp.settled(a, ResultAck)\n",
+		"",
+		[]string{"remembered"},
+	},
+	{
+		"dead-letters in an outage", "internal/pipeline/gate.go",
+		"limited && g.breaker.Holds(now)", "limited && false",
+		appFails,
+		[]string{"the dlq is not for outages"},
+	},
+	{
+		"sends one request too many", "internal/app/app.go",
+		"\tfor _, c := range o.Config.Consumers {\n\t\ttotal += c.Concurrency\n\t}\n",
+		"\tfor i := range o.Config.Consumers {\n\t\to.Config.Consumers[i].Concurrency++\n\t\ttotal += o.Config.Consumers[i].Concurrency\n\t}\n",
+		"",
+		[]string{"requests in flight are bounded"},
+	},
+	{
+		"does not wait for confirmations at a stop", "internal/pipeline/pipeline.go",
+		"return p.Source.Flush(flush)", "_ = flush\n\treturn 0",
+		stopCutOff,
+		[]string{"a clean stop confirms its acks"},
+	},
+}
+
+const (
+	mutantSeeds = 4
+	// mutantDuration bounds a campaign against a mutant.
+	mutantDuration = 30 * time.Second
+)
+
+// runMutants runs campaigns against each mutant until a promise is broken or the seeds are used up.
+func runMutants(ctx context.Context, h *house, o options, out io.Writer) (code int, err error) {
+	tree, err := moduleDir(ctx)
+	if err != nil {
+		return exitFailed, err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer w.Flush()
+	found, tried := 0, 0
+	for _, m := range mutants {
+		if !strings.Contains(m.name, o.only) {
+			continue
+		}
+		tried++
+		result, err := m.hunt(ctx, h, o, tree)
+		if ctx.Err() != nil {
+			return exitFailed, ctx.Err()
+		}
+		if err != nil {
+			result = "could not be tried: " + err.Error()
+			code = exitFailed
+		}
+		if strings.HasPrefix(result, "found") {
+			found++
+		}
+		fmt.Fprintf(w, "%s\t%s\n", m.name, result)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", m.name, result)
+	}
+	fmt.Fprintf(w, "found\t%d of %d\n", found, tried)
+	if found < tried && code == exitHeld {
+		code = exitBroken
+	}
+	return code, nil
+}
+
+// hunt builds the mutant and says whether it was found, and by what.
+func (m mutant) hunt(ctx context.Context, h *house, o options, tree string) (string, error) {
+	dir, err := os.MkdirTemp(h.dir, "mutant") // goes with the house
+	if err != nil {
+		return "", err
+	}
+	overlay, err := m.overlay(tree, dir)
+	if err != nil {
+		return "", err
+	}
+	path, err := buildSidecar(ctx, dir, "-overlay", overlay)
+	if err != nil {
+		return "", err
+	}
+	others := map[string]bool{}
+	for _, p := range m.plans(o) {
+		r, err := runCampaign(ctx, h, p, path, o.rate)
+		if err != nil {
+			return "", fmt.Errorf("seed %d: %w", p.Seed, err)
+		}
+		for _, b := range r.breaches {
+			if slices.Contains(m.want, b.rule) {
+				return fmt.Sprintf("found with seed %d: %s, %d messages", p.Seed, b.rule, len(b.messages)), nil
+			}
+			others[b.rule] = true
+		}
+	}
+	if len(others) > 0 {
+		return fmt.Sprintf("not found in %d seeds, but something else: %v", mutantSeeds, others), nil
+	}
+	return fmt.Sprintf("not found in %d seeds", mutantSeeds), nil
+}
+
+// plans are the first ones, from the seed on, that have the fault that is needed.
+func (m mutant) plans(o options) []plan {
+	var ps []plan
+	for seed := o.seed; len(ps) < mutantSeeds && seed < o.seed+1000; seed++ {
+		p := newPlan(seed, min(o.duration, mutantDuration))
+		if m.needs == "" || slices.ContainsFunc(p.Faults, func(f fault) bool { return f.Kind == m.needs }) {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// overlay writes the broken file into dir, and what go build needs to take it in place of the one in the tree.
+func (m mutant) overlay(tree, dir string) (string, error) {
+	path := filepath.Join(tree, m.file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if !strings.Contains(string(text), m.old) {
+		return "", fmt.Errorf("%s has no such line any more", m.file)
+	}
+	file := filepath.Join(dir, "broken.go")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: file}})
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	return list, errors.Join(
+		os.WriteFile(file, []byte(strings.Replace(string(text), m.old, m.broken, 1)), 0o600), //nolint:gosec // G703: source goes to source
+		os.WriteFile(list, replace, 0o600),
+	)
+}
