@@ -54,7 +54,8 @@ type incarnation struct {
 // binding is a durable as it was found.
 type binding struct {
 	incarnation
-	info *natsjs.ConsumerInfo
+	info      *natsjs.ConsumerInfo
+	unmatched []string // filters that no subject of the stream matches
 }
 
 // wanted is the durable as the configuration describes it: no server-side limit on deliveries and no BackOff, so
@@ -115,7 +116,9 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 				slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
 		}
 	}
-	return &binding{incarnation: incarnation{stream.Created, info.Created}, info: info}, nil
+	return &binding{
+		incarnation: incarnation{stream.Created, info.Created}, info: info, unmatched: unmatched(filters(info.Config), stream),
+	}, nil
 }
 
 // create makes the durable. One that vanished while this process served it continues after the ack floor last seen;
@@ -243,6 +246,9 @@ func (s *Source) warnings(b *binding) []string {
 	var ws []string
 	for _, d := range Differences(b.info.Config, s.cfg) {
 		ws = append(ws, d.String())
+	}
+	for _, f := range b.unmatched {
+		ws = append(ws, "its filter subject "+f+" matches none of the stream's subjects: nothing will come")
 	}
 	if len(b.info.Config.BackOff) > 0 {
 		ws = append(ws, "its BackOff distorts the delays of retries")

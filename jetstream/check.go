@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (c *Conn) AwaitConnection(ctx context.Context, most time.Duration) Finding 
 	for !c.Connected() {
 		select {
 		case <-ctx.Done():
-			return Finding{Failed, "nats", "no connection within " + most.String() + ": " + c.lastError(), "check nats.urls, the credentials and TLS, and that a server listens there"}
+			return Finding{Failed, "nats", "no connection within " + most.String() + ": " + c.Trouble(), "check nats.urls, the credentials and TLS, and that a server listens there"}
 		case <-look.C:
 		}
 	}
@@ -96,6 +97,7 @@ func (k *checker) durable(ctx context.Context) {
 		return
 	case errors.Is(err, ErrConsumerNotFound):
 		k.missing = true
+		k.filters(what, k.cfg.FilterSubjects)
 		k.add(OK, what, "it does not exist yet; the sidecar will create it", "")
 		return
 	case err != nil:
@@ -106,10 +108,29 @@ func (k *checker) durable(ctx context.Context) {
 		k.add(Failed, what, why, "change the durable on the server, or name another one")
 		return
 	}
+	k.filters(what, filters(info.Config))
 	k.add(OK, what, fmt.Sprintf("%d pending, %d waiting for an ack", info.NumPending, info.NumAckPending), "")
 	for _, d := range Differences(info.Config, k.cfg) {
 		k.add(Warning, what, d.String(), adviceOn(d, k.cfg.Manage))
 	}
+}
+
+// filters warns of filter subjects that no message of the stream can have.
+func (k *checker) filters(what string, subjects []string) {
+	for _, f := range unmatched(subjects, k.source) {
+		k.add(Warning, what, "the filter subject "+f+" matches none of the stream's subjects: nothing will come", "correct filter_subjects")
+	}
+}
+
+// unmatched are the filters that no subject of the stream matches. A stream that takes messages from others may have any.
+func unmatched(filters []string, stream *natsjs.StreamInfo) []string {
+	c := stream.Config
+	if c.Mirror != nil || len(c.Sources) > 0 || len(c.Subjects) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(filters), func(f string) bool {
+		return slices.ContainsFunc(c.Subjects, func(s string) bool { return overlap(f, s) })
+	})
 }
 
 func adviceOn(d Difference, manage Manage) string {
@@ -180,6 +201,9 @@ func (k *checker) permissions(ctx context.Context) {
 			try(&nats.Msg{Subject: p + "STREAM.CREATE." + dl.name, Data: []byte("?")})
 		}
 	}
+	if !k.maySubscribe(nats.NewInbox()) {
+		denied = append(denied, "subscribe to _INBOX.>")
+	}
 	if len(denied) > 0 {
 		k.add(Failed, what, "the user may not "+strings.Join(denied, ", nor "), "grant these permissions")
 	} else {
@@ -191,9 +215,28 @@ func (k *checker) permissions(ctx context.Context) {
 	if get := p + "STREAM.MSG.GET." + s; !k.mayPublish(ctx, &nats.Msg{Subject: get, Data: []byte("?")}) {
 		k.add(Warning, what, "the user may not publish to "+get, "grant it: without it messages that the server gives up on cannot be dead-lettered")
 	}
+	if k.mark() {
+		k.add(Warning, what, "the user may not use the bucket "+StateBucket, "grant it: without it a message that kills its process again and again is never dead-lettered")
+	}
 	if advisory := "$JS.EVENT.ADVISORY.CONSUMER.DELETED." + s + "." + d; !k.maySubscribe(advisory) {
 		k.add(Warning, what, "the user may not subscribe to "+advisory, "grant it, so that a deleted durable is noticed at once; without it that takes a moment")
 	}
+}
+
+// mark reports whether the marks of crash loops cannot be kept.
+func (k *checker) mark() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), apiTimeout)
+	defer cancel()
+	p := k.conn.prefix
+	for _, msg := range []*nats.Msg{
+		{Subject: "$KV." + StateBucket + ".check", Header: nats.Header{natsjs.ExpectedStreamHeader: {"no-such-stream"}}},
+		{Subject: p + "STREAM.INFO.KV_" + StateBucket},
+	} {
+		if !k.mayPublish(ctx, msg) {
+			return true
+		}
+	}
+	return k.cfg.Manage != ManageNone && !k.mayPublish(ctx, &nats.Msg{Subject: p + "STREAM.CREATE.KV_" + StateBucket, Data: []byte("?")})
 }
 
 // mayPublish reports whether a publish is allowed. The server tells of a violation before it answers the flush.

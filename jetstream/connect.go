@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 )
 
 const (
@@ -38,6 +39,7 @@ type Conn struct {
 	nextID   int
 	quiet    map[string]time.Time // when a complaint was last logged
 	closed   chan struct{}
+	trouble  string          // why the last try to connect did not succeed
 	life     context.Context // ends with the present connection
 	end      context.CancelFunc
 }
@@ -53,9 +55,6 @@ func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
 	}
 	if c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
 		return nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
-	}
-	if !c.nc.IsConnected() {
-		c.complain("connect", "nats is not reachable, trying on", slog.String("error", c.lastError()))
 	}
 	c.js, err = c.newJetStream(cfg)
 	if err != nil {
@@ -103,9 +102,7 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.ConnectHandler(c.onConnect),
 		nats.ReconnectHandler(c.onConnect),
 		nats.DisconnectErrHandler(c.onDisconnect),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-			c.complain("connect", "nats is not reachable, trying on", slog.String("error", oneLine(err.Error(), 300)))
-		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.onUnreachable(redact(err, cfg)) }),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.onAsyncError(err) }),
 	}
@@ -123,7 +120,7 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 func authOptions(cfg Config) ([]nats.Option, error) {
 	switch {
 	case cfg.CredsFile != "":
-		if _, err := os.Stat(cfg.CredsFile); err != nil {
+		if err := checkCreds(cfg.CredsFile); err != nil {
 			return nil, fmt.Errorf("nats.creds_file: %w", err)
 		}
 		return []nats.Option{nats.UserCredentials(cfg.CredsFile)}, nil
@@ -140,6 +137,23 @@ func authOptions(cfg Config) ([]nats.Option, error) {
 	default:
 		return nil, nil
 	}
+}
+
+// checkCreds reads a credentials file as the client does when it connects, so that one that is broken is told at the start.
+func checkCreds(file string) error {
+	contents, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if _, err := nkeys.ParseDecoratedJWT(contents); err != nil {
+		return fmt.Errorf("%s: no user JWT in it: %w", file, err)
+	}
+	key, err := nkeys.ParseDecoratedUserNKey(contents)
+	if err != nil {
+		return fmt.Errorf("%s: no user seed in it: %w", file, err)
+	}
+	key.Wipe()
+	return nil
 }
 
 func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
@@ -217,7 +231,12 @@ func (c *Conn) notify(connected bool) {
 
 func (c *Conn) onConnect(nc *nats.Conn) {
 	c.mu.Lock()
-	delete(c.quiet, "connect")
+	c.trouble = ""
+	for key := range c.quiet {
+		if strings.HasPrefix(key, "connect ") {
+			delete(c.quiet, key)
+		}
+	}
 	c.mu.Unlock()
 	c.log.Info("connected to nats", slog.String("server", nc.ConnectedAddr()), slog.String("version", nc.ConnectedServerVersion()))
 	c.notify(true)
@@ -247,6 +266,28 @@ func (c *Conn) onAsyncError(err error) {
 	c.complain(text, "nats reported an error", slog.String("error", text))
 }
 
+// onUnreachable is called for each try to connect that does not succeed.
+func (c *Conn) onUnreachable(err error) {
+	text := oneLine(err.Error(), 300)
+	c.mu.Lock()
+	c.trouble = text
+	c.mu.Unlock()
+	c.complain("connect "+text, "nats is not reachable, trying on", slog.String("error", text))
+}
+
+// Trouble is why there is no connection, as far as is known; empty while there is one.
+func (c *Conn) Trouble() string {
+	if c.Connected() {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.trouble == "" {
+		return "not connected"
+	}
+	return "not connected: " + c.trouble
+}
+
 // complain logs a warning, but not the same one again within quietFor.
 func (c *Conn) complain(key, msg string, attrs ...slog.Attr) {
 	now := time.Now()
@@ -262,13 +303,6 @@ func (c *Conn) complain(key, msg string, attrs ...slog.Attr) {
 	c.quiet[key] = now
 	c.mu.Unlock()
 	c.log.LogAttrs(context.Background(), slog.LevelWarn, msg, attrs...)
-}
-
-func (c *Conn) lastError() string {
-	if err := c.nc.LastError(); err != nil {
-		return oneLine(err.Error(), 300)
-	}
-	return "no server answered"
 }
 
 // bounded is a context for a request: it ends after a time, and with the connection, since a request that was under way then

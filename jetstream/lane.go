@@ -67,7 +67,7 @@ func (s *Source) expected() (coming, lost int) {
 
 // refill asks for as many messages as may be leased besides those that are, once fewer than half the prefetch wait or are coming.
 func (s *Source) refill() {
-	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || !s.conn.Connected() || time.Now().Before(s.notBefore) {
+	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || s.refused != "" || !s.conn.Connected() || time.Now().Before(s.notBefore) {
 		return
 	}
 	coming, lost := s.expected()
@@ -112,19 +112,20 @@ func (s *Source) budget(batch int) (int, int64) {
 		reserved += l.bytes
 	}
 	free := s.cfg.MaxBytes - s.bytes - reserved
+	most := free // in one request
+	if limit := int64(s.bound.info.Config.MaxRequestMaxBytes); limit > 0 {
+		most = min(most, limit)
+	}
 	alone := len(s.leases) == 0 && coming == 0 && lost == 0
 	switch {
-	case s.tooBig > 0 && alone && free <= s.tooBig, free <= 0 && alone:
+	case alone && (free <= 0 || s.tooBig > 0 && most <= s.tooBig):
 		return 1, 0
-	case free <= 0, s.tooBig > 0 && (coming > 0 || free <= s.tooBig):
+	case free <= 0, s.tooBig > 0 && (coming > 0 || most <= s.tooBig):
 		return 0, 0
-	case s.tooBig == 0 && free/2 >= smallBudget:
-		free /= 2
+	case s.tooBig == 0 && most/2 >= smallBudget:
+		most /= 2
 	}
-	if limit := int64(s.bound.info.Config.MaxRequestMaxBytes); limit > 0 {
-		free = min(free, limit)
-	}
-	return batch, free
+	return batch, most
 }
 
 // freeLane is a lane without a request, made if there are fewer than maxLanes.
@@ -299,8 +300,10 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
 		s.tooBig = max(s.tooBig, l.bytes)
 	case status == "400", status == "423", status == "409" && msg.Header.Get("Nats-Pending-Messages") == "":
+		// The durable was edited, most likely: its limits on requests are read again before the next one.
 		s.conn.complain("pull "+text, "the server refused a pull request", slog.String("status", status), slog.String("error", oneLine(text, 200)))
-		s.rebind = "pull request refused: " + oneLine(text, 200)
+		s.notBefore = l.lastHeard.Add(pullPause)
+		s.suspect = true
 		s.wake()
 	}
 	s.returned(l, msg.Header.Get("Nats-Pending-Messages"))
@@ -394,7 +397,8 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time) {
 		l.proved = l.proved || l.heard && l.lastHeard.Before(asked)
 	}
 	unseen := int(min(info.Delivered.Consumer-min(s.counted, info.Delivered.Consumer), 1<<30))
-	elsewhere := max(info.NumAckPending-len(s.leases), 0) // leased at the server and not here: parked, others', or lost
+	// Leased at the server and not here: parked, others', or lost. A message whose verdict was sent may be off its books already.
+	elsewhere := max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0)
 	for _, l := range s.ghosts {
 		l.lost = min(l.lost, elsewhere)
 		elsewhere -= l.lost

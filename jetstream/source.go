@@ -54,6 +54,7 @@ type Source struct {
 	tooBig    int64           // a message did not fit this many free bytes
 	evidence  time.Time       // when the durable was last known to be the one bound to
 	suspect   bool            // the durable may have been made anew: look before anything else is done
+	refused   string          // why the durable, edited since, cannot be pulled from any more: what is leased is settled all the same
 	looked    bool            // the durable was looked at in this turn, however long that took
 	rebind    string          // why the binding must be given up; empty: it need not
 	idle      []chan struct{} // closed when nothing is settling
@@ -283,7 +284,7 @@ func (s *Source) bind(ctx context.Context) *binding {
 func (s *Source) welcome(b *binding, waited bool) {
 	if ws := s.warnings(b); !slices.Equal(ws, s.warned) {
 		for _, w := range ws {
-			s.log.Warn("the durable differs from the configuration and is served as it is", slog.String("difference", w))
+			s.log.Warn("the durable is served as it is", slog.String("warning", w))
 		}
 		s.warned = ws
 	}
@@ -350,7 +351,7 @@ func (s *Source) turn(ctx context.Context) {
 func (s *Source) open(b *binding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bound, s.rebind, s.suspect = b, "", false
+	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence = time.Now()
 	s.lastSeen = &lastSeen{stream: b.incarnation.stream, floor: b.info.AckFloor.Stream}
@@ -422,13 +423,14 @@ func (s *Source) look(ctx context.Context) {
 		return // no answer: still in doubt, asked again at the next turn
 	case !info.Created.Equal(s.bound.consumer):
 		s.rebind = "the durable was made anew"
-	case refusal(info) != "":
-		s.rebind = refusal(info)
 	default:
 		s.suspect, s.looked, s.evidence = false, true, time.Now()
-		s.bound.info = info
+		s.bound.info, s.refused = info, refusal(info)
 		s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
-		s.status.Store(&Status{Bound: true, Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0))})
+		s.status.Store(&Status{
+			Bound: s.refused == "", Detail: s.refused,
+			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)),
+		})
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)
 		s.warnParked(info)

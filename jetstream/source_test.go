@@ -545,3 +545,51 @@ func TestStopPullingLosesNothing(t *testing.T) {
 		cancel()
 	}
 }
+
+// A durable that is edited under way, also so that it cannot be served any more, is the same durable: what is leased from it
+// is settled.
+func TestEditedDurableKeepsItsLeases(t *testing.T) {
+	for name, edit := range map[string]func(*natsjs.ConsumerConfig){
+		"smaller requests": func(c *natsjs.ConsumerConfig) { c.MaxRequestBatch = 1 },
+		"fewer bytes":      func(c *natsjs.ConsumerConfig) { c.MaxRequestMaxBytes = 100 },
+		"shorter requests": func(c *natsjs.ConsumerConfig) { c.MaxRequestExpires = time.Second },
+		"headers only":     func(c *natsjs.ConsumerConfig) { c.HeadersOnly = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			cfg := b.config()
+			b.publish(20)
+			b.run(cfg)
+			var held []*Message
+			for range 4 {
+				held = append(held, b.next())
+			}
+			c := b.info().Config
+			edit(&c)
+			b.must(b.js.UpdateConsumer(b.ctx, "S", c))
+			if name == "headers only" {
+				b.eventually("it is refused", func() bool { return !b.source.Status().Bound })
+			}
+			first := b.info().Created
+			for _, m := range held {
+				m.Ack()
+			}
+			b.eventually("what was leased is acked", func() bool { return b.info().AckFloor.Stream >= 4 })
+			if n := b.source.Flush(b.ctx); n != 0 || !b.info().Created.Equal(first) {
+				t.Errorf("%d unconfirmed", n)
+			}
+			if name != "headers only" {
+				seen := b.ackAll(16, func(int) {})
+				if len(seen) != 16 {
+					t.Errorf("%d of the 16 others came", len(seen))
+				}
+			}
+			if n := b.info().NumRedelivered; n != 0 {
+				t.Errorf("%d redelivered", n)
+			}
+			if v, err := b.server.Varz(nil); err != nil || v.InMsgs > 1000 {
+				t.Errorf("%d messages were sent to the server: a hot loop (%v)", v.InMsgs, err)
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -57,7 +58,10 @@ func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {
 	if err != nil {
 		flush()
 		fmt.Fprintf(stderr, "sidecar: %v\n", err)
-		return exitFailed
+		if listen := (*net.OpError)(nil); errors.As(err, &listen) {
+			return exitFailed
+		}
+		return exitUsage
 	}
 	log.Info("started", slog.String("version", v), slog.Int("consumers", len(cfg.Consumers)), slog.String("admin", a.AdminAddr().String()))
 

@@ -140,6 +140,7 @@ func (a *App) Ready() admin.Readiness {
 		detail = err.Error()
 	}
 	r := admin.Checks(a.conn.Connected(), a.client.Up(), detail, a.Statuses())
+	r.Checks[0].Detail = a.conn.Trouble()
 	r.Ready = r.Ready && !a.stopping.Load()
 	return r
 }
