@@ -420,7 +420,8 @@ func (s *Source) look(ctx context.Context) {
 	case err != nil && gone(err):
 		s.rebind = oneLine(err.Error(), 300)
 	case err != nil:
-		return // no answer: still in doubt, asked again at the next turn
+		// No answer: still in doubt, asked again at the next turn.
+		s.setDetail(oneLine(err.Error(), 300))
 	case !info.Created.Equal(s.bound.consumer):
 		s.rebind = "the durable was made anew"
 	default:

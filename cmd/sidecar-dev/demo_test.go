@@ -51,7 +51,7 @@ func TestEveryMessageIsSettled(t *testing.T) {
 }
 
 // row is a line of a settled delivery.
-var row = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  #(\d+) +orders\.(?:created|paid|shipped) +([1-4])/4 +(ack|retry|dead|duplicate|drop) +(\d{3}|-) +(\d+|-)(?:  (.*))?$`)
+var row = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  #(\d+) +orders\.(?:created|paid|shipped) +([1-4])/4 +(ack|retry|dlq|duplicate|drop) +(\d{3}|-) +(\d+|-)(?:  (.*))?$`)
 
 // checkLines checks that there is one line for each end, that attempts count up, and what follows.
 func checkLines(t *testing.T, out string, rows map[string]int) {
@@ -65,14 +65,14 @@ func checkLines(t *testing.T, out string, rows map[string]int) {
 			t.Errorf("attempt %s of #%s is its line %d", try, seq, attempts[seq])
 		}
 		want := map[string]string{
-			"ack": `^$`, "retry": `^again in [\d.]+m?s, \w`, "dead": `^(rejected|max_deliver): .* -> ORDERS_DLQ$`, "drop": `^not wanted: a test order$`,
+			"ack": `^$`, "retry": `^again in [\d.]+m?s, \w`, "dlq": `^(rejected|max_deliver): .* -> ORDERS_DLQ$`, "drop": `^not wanted: a test order$`,
 			"duplicate": `^same id as #\d+, app not called$`,
 		}[verdict]
 		if !regexp.MustCompile(want).MatchString(follows) {
 			t.Errorf("%s of #%s is followed by %q", verdict, seq, follows)
 		}
 	}
-	for verdict, name := range map[string]string{"ack": "acked", "dead": "dead letters", "duplicate": "duplicates", "drop": "dropped"} {
+	for verdict, name := range map[string]string{"ack": "acked", "dlq": "dead letters", "duplicate": "duplicates", "drop": "dropped"} {
 		if ends[verdict] != rows[name] {
 			t.Errorf("%d lines of %s, want %d", ends[verdict], verdict, rows[name])
 		}

@@ -34,8 +34,12 @@ func (r running) header(s style) string {
 	for _, c := range r.commands() {
 		fmt.Fprintf(&b, "    %s\n", c)
 	}
-	fmt.Fprintf(&b, "\n  %s\n", s.paint(dim, "Your own app instead:"))
-	fmt.Fprintf(&b, "    go run ./cmd/sidecar-dev --app http://127.0.0.1:8080\n")
+	if r.own {
+		fmt.Fprintf(&b, "\n  %s\n", s.paint(dim, "Start your app, if it does not run yet: the messages wait for it."))
+	} else {
+		fmt.Fprintf(&b, "\n  %s\n", s.paint(dim, "Your own app instead:"))
+		fmt.Fprintf(&b, "    go run ./cmd/sidecar-dev --app http://127.0.0.1:8080\n")
+	}
 	fmt.Fprintf(&b, "\n  %s\n", s.paint(dim, "The production command on this server, beside this one:"))
 	fmt.Fprintf(&b, "    %s\n", strings.Join(r.production(), " \\\n    "))
 	fmt.Fprintf(&b, "\n  %s\n", s.paint(dim, "Ctrl-C stops, with a summary. --help lists the flags."))
@@ -65,7 +69,7 @@ func (r running) commands() []string {
 		publish + `'{"order":"mine"}'`,
 	}
 	if !r.own {
-		all = append(all, publish+`'{"order":"bad","total":-1}'`)
+		all = append(all, publish+`'{"total":-1}'`)
 	}
 	return append(all, fmt.Sprintf("nats -s %s stream view %s", r.nats, r.dlq))
 }

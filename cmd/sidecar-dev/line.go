@@ -24,7 +24,7 @@ type look struct {
 var looks = map[pipeline.Result]look{
 	pipeline.ResultAck:       {"ack", "✓", green},
 	pipeline.ResultRetry:     {"retry", "↻", yellow},
-	pipeline.ResultDLQ:       {"dead", "✗", red},
+	pipeline.ResultDLQ:       {"dlq", "✗", red},
 	pipeline.ResultDrop:      {"drop", "-", magenta},
 	pipeline.ResultDuplicate: {"duplicate", "=", cyan},
 }
@@ -118,7 +118,7 @@ func (l lines) note(at time.Time, colour, word, text string) string {
 
 // now sums up in one line.
 func (l lines) now(since time.Duration, c counts) string {
-	text := fmt.Sprintf("%s: %d published, %d ack, %d retry, %d duplicate, %d dead, %d drop, %d open",
+	text := fmt.Sprintf("%s: %d published, %d ack, %d retry, %d duplicate, %d dlq, %d drop, %d open",
 		since.Round(time.Second), c.published+c.others, c.results[pipeline.ResultAck], c.results[pipeline.ResultRetry],
 		c.results[pipeline.ResultDuplicate], c.results[pipeline.ResultDLQ], c.results[pipeline.ResultDrop], c.waiting)
 	rule := l.glyph("──", "--")

@@ -35,7 +35,7 @@ func TestLinesPlain(t *testing.T) {
 	want := []string{
 		"12:00:00  #1     orders.created  1/4  ack          200   12",
 		"12:00:00  #22    orders.paid     2/4  retry        503 1000  again in 1.2s, busy",
-		"12:00:00  #333   orders.paid     4/4  dead           -    1  max_deliver: connection reset " + strings.Repeat("x", 100) + " -> ORDERS_DLQ",
+		"12:00:00  #333   orders.paid     4/4  dlq            -    1  max_deliver: connection reset " + strings.Repeat("x", 100) + " -> ORDERS_DLQ",
 		"12:00:00  #4444  orders.shipped  1/4  drop         200    0  not wanted",
 		"12:00:00  #55555 orders.shipped  1/4  duplicate      -    -  same id as #7, app not called",
 	}

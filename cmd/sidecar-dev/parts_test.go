@@ -138,7 +138,8 @@ func TestHeaderOfOwnApp(t *testing.T) {
 			t.Errorf("it has %q:\n%s", not, text)
 		}
 	}
-	for line := range strings.Lines(text) {
+	r.own, r.app, r.nats, r.source.subjects = false, "http://127.0.0.1:50000", "nats://127.0.0.1:54222", []string{"orders.>"}
+	for line := range strings.Lines(text + r.header(style{})) {
 		if len(line) > 81 {
 			t.Errorf("wider than a terminal: %q", line)
 		}
@@ -164,7 +165,7 @@ func TestSummaryLine(t *testing.T) {
 	l.publishing(0)
 	l.published(1, false)
 	l.settled(&pipeline.Settled{Sequence: 1, Result: pipeline.ResultRetry})
-	want := "-- 10s: 1 published, 0 ack, 1 retry, 0 duplicate, 0 dead, 0 drop, 1 open --"
+	want := "-- 10s: 1 published, 0 ack, 1 retry, 0 duplicate, 0 dlq, 0 drop, 1 open --"
 	if got := (lines{}).now(10*time.Second, l.counts()); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -83,11 +83,20 @@ func (m summary) rest() string {
 }
 
 func (m summary) work() string {
-	text := fmt.Sprintf("%d deliveries, %d retries, %d requests to the app", m.deliveries, m.results[pipeline.ResultRetry], m.requests)
+	text := fmt.Sprintf("%s, %s, %s to the app", number(m.deliveries, "delivery", "deliveries"),
+		number(m.results[pipeline.ResultRetry], "retry", "retries"), number(m.requests, "request", "requests"))
 	if m.requests > 0 {
 		text += fmt.Sprintf(" (mean %s, slowest %s)", short(m.mean()), short(m.slowest))
 	}
 	return text
+}
+
+// number is a number of things.
+func number(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 func (m summary) mean() time.Duration { return m.busy / time.Duration(m.requests) }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/config"
 )
 
 // healthTimeout bounds a health check.
@@ -16,11 +18,12 @@ func healthMain(c command, args []string, s streams) int {
 	if !parseFlags(c, fs, args, s) {
 		return exitUsage
 	}
-	cfg, ok := load(*file, s)
-	if !ok {
-		return exitUsage
+	listen, err := config.AdminListen(options(*file, s))
+	if err != nil {
+		fmt.Fprintf(s.err, "sidecar healthcheck: %v\n", err)
+		return exitFailed
 	}
-	url := "http://" + reachable(cfg.Admin.Listen) + "/livez"
+	url := "http://" + reachable(listen) + "/livez"
 	client := &http.Client{Timeout: healthTimeout, Transport: &http.Transport{Proxy: nil}}
 	resp, err := client.Get(url)
 	if err != nil {

@@ -26,11 +26,13 @@ redacted.
 ` + configNote + `  --schema   print the JSON Schema of the configuration, for editors.
 `
 	policyHelp = `Prints for each consumer how long a message waits before each attempt, and
-what each HTTP status means.
+what each HTTP status means; with the limits that Retry-After and age set.
 ` + configNote
 	dlqHelp    = "Not supported yet.\n"
 	healthHelp = `Asks /livez of the configured admin.listen, for a container's health check.
-Exits 0 if the sidecar there is alive, else 1.
+Needs admin.listen only: the rest of the configuration may be missing or wrong.
+Exits 0 if the sidecar there is alive, 1 if it is not or admin.listen cannot be
+read, 2 if the command line is wrong.
 ` + configNote
 )
 

@@ -20,6 +20,11 @@ func parseFlags(c command, fs *flag.FlagSet, args []string, s streams) (ok bool)
 	case err == nil && fs.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
+	fs.Visit(func(f *flag.Flag) {
+		if err == nil && f.Name == "c" && f.Value.String() == "" {
+			err = errors.New("flag -c names no file: it is empty")
+		}
+	})
 	if err == nil {
 		return true
 	}
@@ -27,15 +32,21 @@ func parseFlags(c command, fs *flag.FlagSet, args []string, s streams) (ok bool)
 	return false
 }
 
-// load reads the configuration that flag and environment name. With ok false the errors are written.
-func load(file string, s streams) (cfg *config.Loaded, ok bool) {
+// options say where the configuration is; file is that of the flag.
+func options(file string, s streams) config.Options {
 	if file == "" {
 		file = s.getenv("SIDECAR_CONFIG")
 	}
-	cfg, err := config.Load(config.Options{File: file, Environ: s.environ})
+	return config.Options{File: file, Environ: s.environ}
+}
+
+// load reads the configuration that flag and environment name. With ok false errors and warnings are written.
+func load(file string, s streams) (cfg *config.Loaded, ok bool) {
+	cfg, err := config.Load(options(file, s))
 	if err == nil {
 		return cfg, true
 	}
+	defer warnings(s.err, cfg.Warnings)
 	var faults config.Faults
 	if errors.As(err, &faults) && len(faults) > 1 {
 		fmt.Fprintf(s.err, "sidecar: the configuration has %d faults:\n", len(faults))

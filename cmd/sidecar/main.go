@@ -76,6 +76,9 @@ func dispatch(args []string, s streams) int {
 	if isHelp(name) || name == "help" {
 		return help(args[1:], s)
 	}
+	if name == "-version" || name == "--version" {
+		name = "version"
+	}
 	i := slices.IndexFunc(all, func(c command) bool { return c.name == name })
 	if i < 0 {
 		return unknownCommand(name, all, s)
@@ -99,8 +102,11 @@ func unknownCommand(name string, all []command, s streams) int {
 		for _, c := range all {
 			names = append(names, c.name)
 		}
-		best, _ := config.Nearest(name, names)
-		fmt.Fprintf(s.err, "sidecar: unknown command %q; the nearest is %q\n", name, best)
+		hint := ""
+		if best := config.Near(name, names); best != "" {
+			hint = fmt.Sprintf("; did you mean %q?", best)
+		}
+		fmt.Fprintf(s.err, "sidecar: unknown command %q%s\n", name, hint)
 	}
 	fmt.Fprintln(s.err, "Run 'sidecar --help' for the commands.")
 	return exitUsage

@@ -68,15 +68,31 @@ func writeSchedule(w io.Writer, c config.Consumer) {
 	t.Flush()
 	switch {
 	case c.MaxDeliver == 0 && steady:
-		fmt.Fprintf(w, "every later attempt waits as long as attempt %d; there is no limit (max_deliver: 0)\n", n-1)
+		fmt.Fprintf(w, "every later attempt waits as long as attempt %d; %s\n", n-1, noLimit(c))
 	case c.MaxDeliver == 0:
-		fmt.Fprintf(w, "and so on up to %s; there is no limit (max_deliver: 0)\n", show(c.Retry.Max))
+		fmt.Fprintf(w, "and so on up to %s; %s\n", show(c.Retry.Max), noLimit(c))
 	default:
 		if n <= c.MaxDeliver {
 			fmt.Fprintf(w, "and so on to attempt %d\n", c.MaxDeliver)
 		}
 		fmt.Fprintf(w, "a retry on attempt %d goes to the dead letter queue\n", c.MaxDeliver)
 	}
+	if c.MaxAge > 0 {
+		fmt.Fprintf(w, "a retry of a message older than %s goes to the dead letter queue (max_age)\n", show(c.MaxAge))
+	}
+	if c.Retry.RetryAfterMax > 0 {
+		fmt.Fprintf(w, "the app's Retry-After can raise a delay up to %s (retry.retry_after_max)\n", show(c.Retry.RetryAfterMax))
+	} else {
+		fmt.Fprintln(w, "the app's Retry-After raises no delay (retry.retry_after_max: 0s)")
+	}
+}
+
+// noLimit says what ends the retries of a consumer with max_deliver: 0.
+func noLimit(c config.Consumer) string {
+	if c.MaxAge > 0 {
+		return "attempts are not limited (max_deliver: 0), age is"
+	}
+	return "there is no limit (max_deliver: 0)"
 }
 
 // add adds durations and stays at the longest there is.

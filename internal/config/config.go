@@ -28,7 +28,7 @@ type Config struct {
 	// Defaults holds any key of a consumer and applies to all of them, below the consumer's own keys. After
 	// loading it is already part of each consumer.
 	Defaults Consumer `koanf:"defaults"`
-	// Admin is the listener for health, metrics and the dead letter pages.
+	// Admin is the listener for health and metrics.
 	Admin Admin `koanf:"admin"`
 	// Log is what is logged and how.
 	Log Log `koanf:"log"`
@@ -96,11 +96,11 @@ type Consumer struct {
 // Unsupported is the type of a key that is known and not supported yet.
 type Unsupported struct{}
 
-// Admin is the listener for health, metrics and the dead letter pages.
+// Admin is the listener for health and metrics.
 type Admin struct {
-	// Listen is the address, host:port; port 0 takes any free port.
+	// Listen is the address of health and metrics, host:port; port 0 takes any free port.
 	Listen string `koanf:"listen"`
-	// Token is asked for by everything that shows messages. Without one those are off unless the listener is loopback.
+	// Token guards /debug/pprof/: Authorization: Bearer with it is asked for. Health and metrics need none.
 	Token string `koanf:"token" secret:"file"`
 	// PProf serves Go profiles under /debug/pprof/, with the token or on a loopback listener only.
 	PProf bool `koanf:"pprof"`

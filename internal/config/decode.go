@@ -34,7 +34,7 @@ func (d *decoder) origin(n *node, name, path string) Origin {
 
 func (d *decoder) fault(o Origin, path, value, why string) {
 	d.wrong[path] = true
-	*d.faults = append(*d.faults, Fault{Key: path, Value: value, Where: o.place(), Why: why})
+	*d.faults = append(*d.faults, Fault{Key: path, Value: value, Where: o.place(), Why: why, line: o.Line})
 }
 
 // section decodes a map of known keys. defaults is a struct of the same type that holds the defaults.
@@ -83,8 +83,7 @@ func (d *decoder) unknown(o Origin, full, key string, fields []field) {
 		hint = elsewhere(key)
 	}
 	if hint == "" {
-		best, _ := Nearest(key, keysOf(fields))
-		hint = `; the nearest known key is "` + best + `"`
+		hint = nearestOne(key, keysOf(fields))
 	}
 	d.fault(o, full, "", "is not a known key"+hint)
 }

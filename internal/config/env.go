@@ -138,23 +138,46 @@ func displayPath(keys []string) string {
 	return b.String()
 }
 
-var consumerVariable = regexp.MustCompile(`^SIDECAR_CONSUMERS_([0-9]+)_`)
+// indexedVariable is a variable of a consumer, its first word perhaps misspelt.
+var indexedVariable = regexp.MustCompile(`^SIDECAR_([A-Z]+)_0*([0-9]{1,9})_`)
 
 // unknownVariable is the warning for a variable that is no key's.
 func unknownVariable(name string) string {
 	like, index := name, "0"
-	if m := consumerVariable.FindStringSubmatch(name); m != nil {
-		index = m[1]
-		like = prefix + "CONSUMERS_0_" + name[len(m[0]):]
+	if m := indexedVariable.FindStringSubmatch(name); m != nil {
+		index = m[2]
+		like = prefix + m[1] + "_0_" + name[len(m[0]):]
 	}
-	best, _ := Nearest(like, variables())
-	if len(index) < 10 {
-		best = strings.Replace(best, "_CONSUMERS_0_", "_CONSUMERS_"+index+"_", 1)
+	all := variables()
+	hint := ""
+	if slices.ContainsFunc(all, func(v string) bool { return name != prefix && strings.HasPrefix(v, like+"_") }) {
+		hint = "; it is a section, whose variables begin with " + name + "_"
+	} else {
+		hint = strings.Replace(nearVariable(like, all), "_CONSUMERS_0_", "_CONSUMERS_"+index+"_", 1)
 	}
 	if len(name) > maxWord {
 		name = name[:maxWord] + "..."
 	}
-	return fmt.Sprintf("environment variable %s is not known and ignored; the nearest known one is %s", name, best)
+	return fmt.Sprintf("environment variable %s is not known and ignored%s", name, hint)
+}
+
+// nearVariable names the variable that a name was probably meant to be, else the nearest there is.
+func nearVariable(name string, all []string) string {
+	bare := make([]string, len(all))
+	for i, v := range all {
+		bare[i] = strings.TrimPrefix(v, prefix)
+	}
+	word := strings.TrimPrefix(name, prefix)
+	if best := Near(word, bare); best != "" {
+		return "; did you mean " + prefix + best + "?"
+	}
+	best, _ := Nearest(word, bare)
+	return "; the nearest known one is " + prefix + best
+}
+
+// variableOf is the variable of a key path such as consumers[0].retry.max.
+func variableOf(path string) string {
+	return prefix + strings.ToUpper(strings.NewReplacer("[", "_", "]", "", ".", "_").Replace(path))
 }
 
 // variables lists the names of all variables, consumers by index 0.

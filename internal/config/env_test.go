@@ -102,29 +102,99 @@ func TestEnvironmentFaults(t *testing.T) {
 }
 
 func TestUnknownVariablesWarn(t *testing.T) {
+	const section = "; it is a section, whose variables begin with "
 	for _, tt := range []struct{ name, near string }{
-		{"SIDECAR_NATS_PASSWRD", "SIDECAR_NATS_PASSWORD"},
-		{"SIDECAR_CONSUMERS_0_RETRY_MAKS", "SIDECAR_CONSUMERS_0_RETRY_MAX"},
-		{"SIDECAR_CONSUMERS_7_RETRY_MAKS", "SIDECAR_CONSUMERS_7_RETRY_MAX"},
-		{"SIDECAR_CONSUMERS_007_STREAM", "SIDECAR_CONSUMERS_007_STREAM"},
-		{"SIDECAR_APP_TIME_OUT", "SIDECAR_APP_TIMEOUT"},
-		{"SIDECAR_CONFIGS", "SIDECAR_CONFIG"},
-		{"SIDECAR_SERVICE_HOST", "SIDECAR_"},
-		{"SIDECAR_PORT_8080_TCP_ADDR", "SIDECAR_"},
-		{"SIDECAR_CONSUMERS_SERVICE_HOST", "SIDECAR_"},
-		{"SIDECAR_CONSUMERS_0", "SIDECAR_"},
-		{"SIDECAR_CONSUMERS", "SIDECAR_"},
-		{"SIDECAR_NATS_TLS", "SIDECAR_"},
-		{"SIDECAR_", "SIDECAR_"},
+		{"SIDECAR_CONSUMER_0_STREAM", "; did you mean SIDECAR_CONSUMERS_0_STREAM?"},
+		{"SIDECAR_CONSUMER_3_STREAM", "; did you mean SIDECAR_CONSUMERS_3_STREAM?"},
+		{"SIDECAR_CONSUMERS_0_FOO", "; the nearest known one is SIDECAR_CONSUMERS_0_ACK"},
+		{"SIDECAR_X", "; the nearest known one is SIDECAR_CONFIG"},
+		{"SIDECAR_ADMIN_PORT", "; the nearest known one is SIDECAR_ADMIN_PPROF"},
+		{"SIDECAR_NATS_PASSWRD", "; did you mean SIDECAR_NATS_PASSWORD?"},
+		{"SIDECAR_CONSUMERS_0_RETRY_MAKS", "; did you mean SIDECAR_CONSUMERS_0_RETRY_MAX?"},
+		{"SIDECAR_CONSUMERS_7_RETRY_MAKS", "; did you mean SIDECAR_CONSUMERS_7_RETRY_MAX?"},
+		{"SIDECAR_CONSUMERS_007_STREAM", "; did you mean SIDECAR_CONSUMERS_7_STREAM?"},
+		{"SIDECAR_APP_TIME_OUT", "; did you mean SIDECAR_APP_TIMEOUT?"},
+		{"SIDECAR_CONFIGS", "; did you mean SIDECAR_CONFIG?"},
+		{"SIDECAR_SERVICE_HOST", "; the nearest known one is SIDECAR_APP_TIMEOUT"},
+		{"SIDECAR_PORT_8080_TCP_ADDR", "; the nearest known one is SIDECAR_APP_READY_PATH"},
+		{"SIDECAR_CONSUMERS_SERVICE_HOST", "; the nearest known one is SIDECAR_CONSUMERS_0_REPLICAS"},
+		{"SIDECAR_CONSUMERS_0", section + "SIDECAR_CONSUMERS_0_"},
+		{"SIDECAR_CONSUMERS", section + "SIDECAR_CONSUMERS_"},
+		{"SIDECAR_NATS_TLS", section + "SIDECAR_NATS_TLS_"},
+		{"SIDECAR_", "; the nearest known one is SIDECAR_CONFIG"},
 	} {
 		l, err := Load(Options{Environ: append([]string{tt.name + "=hunter2"}, oneConsumer...)})
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], " "+tt.name+" ") ||
-			!strings.Contains(l.Warnings[0], "nearest known one is "+tt.near) || strings.Contains(l.Warnings[0], "hunter2") {
-			t.Errorf("%s: warnings %q", tt.name, l.Warnings)
+		want := []string{"environment variable " + tt.name + " is not known and ignored" + tt.near}
+		if !reflect.DeepEqual(l.Warnings, want) {
+			t.Errorf("%s: got %q, want %q", tt.name, l.Warnings, want)
+		}
+	}
+}
+
+// TestWarningsComeWithErrors holds that a misspelt variable is named also when it is what made the error.
+func TestWarningsComeWithErrors(t *testing.T) {
+	env := []string{"SIDECAR_CONSUMER_0_STREAM=A"}
+	for _, file := range []string{"", "/nowhere/s.yaml", write(t, "a.yaml", "nats: ["), write(t, "b.yaml", "consumers: []")} {
+		l, err := Load(Options{File: file, Environ: env})
+		if err == nil || l == nil || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "did you mean SIDECAR_CONSUMERS_0_STREAM?") {
+			t.Errorf("%s: got %+v, %v", file, l, err)
+		}
+	}
+}
+
+// TestRedactedIsNoSecret holds that what sidecar config prints is not taken for a secret.
+func TestRedactedIsNoSecret(t *testing.T) {
+	for _, env := range []string{
+		"NATS_PASSWORD=[redacted]", "NATS_TOKEN=[redacted]", "APP_BEARER_TOKEN=[redacted]", "ADMIN_TOKEN=[redacted]",
+		"APP_HEADERS=A=b,C=[redacted]", "APP_URL=http://[redacted]@h", "NATS_URLS=nats://a,nats://[redacted]@h",
+	} {
+		_, err := Load(Options{Environ: append([]string{prefix + env, "SIDECAR_NATS_USER="}, oneConsumer...)})
+		if err == nil || !strings.Contains(err.Error(), "holds the mark [redacted]") || strings.Contains(err.Error(), "not a URL") {
+			t.Errorf("%s: got %v", env, err)
+		}
+	}
+}
+
+func TestUnexpandedWarns(t *testing.T) {
+	file := write(t, "a.yaml", "consumers: [{stream: \"${STREAM}\", durable: \"a-${B}\"}]\nnats: {urls: [\"nats://${USER}:x@h:4222\"]}\n")
+	l, _ := Load(Options{File: file})
+	want := []string{
+		"a.yaml:2: nats.urls = [\"nats://[redacted]@h:4222\"]: ${...} is not expanded: put the value itself here or into SIDECAR_NATS_URLS",
+		"a.yaml:1: consumers[0].stream = \"${STREAM}\": ${...} is not expanded: put the value itself here or into SIDECAR_CONSUMERS_0_STREAM",
+		"a.yaml:1: consumers[0].durable = \"a-${B}\": ${...} is not expanded: put the value itself here or into SIDECAR_CONSUMERS_0_DURABLE",
+	}
+	if !reflect.DeepEqual(l.Warnings, want) {
+		t.Errorf("got %q", l.Warnings)
+	}
+	l, _ = Load(Options{Environ: append([]string{"SIDECAR_APP_URL=http://${HOST}"}, oneConsumer...)})
+	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "is not expanded by the sidecar") {
+		t.Errorf("got %q", l.Warnings)
+	}
+}
+
+// TestAdminListen holds that nothing but admin.listen is needed to know it.
+func TestAdminListen(t *testing.T) {
+	wrong := write(t, "wrong.yaml", "nats: 1\nfoo: 2\nadmin: {listen: \":7\", pprof: 5}\n")
+	for _, tt := range []struct {
+		name, file, env, want string
+		fails                 bool
+	}{
+		{"default", "", "X=", "127.0.0.1:9090", false},
+		{"file with other faults", wrong, "SIDECAR_APP_TIMEOUT=x", ":7", false},
+		{"environment", wrong, "SIDECAR_ADMIN_LISTEN=:8", ":8", false},
+		{"environment without its file", "/nowhere", "SIDECAR_ADMIN_LISTEN=:8", ":8", false},
+		{"no file", "/nowhere", "X=", "", true},
+		{"no address", wrong, "SIDECAR_ADMIN_LISTEN=x", "", true},
+		{"no text", write(t, "a.yaml", "admin: {listen: 5}"), "X=", "", true},
+		{"no section", write(t, "a.yaml", "admin: 5"), "X=", "", true},
+	} {
+		got, err := AdminListen(Options{File: tt.file, Environ: []string{tt.env}})
+		if got != tt.want || (err != nil) != tt.fails {
+			t.Errorf("%s: got %q, %v", tt.name, got, err)
 		}
 	}
 }

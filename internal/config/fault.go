@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +13,8 @@ type Fault struct {
 	Value string // the offending value as shown, or empty
 	Where string // file and line, or environment variable, or empty
 	Why   string
+
+	line int // in the file, or 0
 }
 
 // String is "where: key = value: why".
@@ -32,6 +36,17 @@ func (f Fault) String() string {
 
 // Faults is every fault of a configuration, as one error.
 type Faults []Fault
+
+// sorted puts the faults in the order of the file's lines; those without a line keep their order after them.
+func (fs Faults) sorted() Faults {
+	slices.SortStableFunc(fs, func(a, b Fault) int {
+		if a.line == 0 || b.line == 0 {
+			return cmp.Compare(b.line, a.line)
+		}
+		return cmp.Compare(a.line, b.line)
+	})
+	return fs
+}
 
 // Error lists the faults, one a line.
 func (fs Faults) Error() string {

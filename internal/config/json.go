@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
 )
 
 // jsonReader turns JSON into nodes with their lines.
@@ -48,16 +49,33 @@ func (r *jsonReader) token() (json.Token, error) {
 	if err == nil {
 		return t, nil
 	}
+	return nil, jsonSyntax(r.data, r.lineNow())
+}
+
+// jsonCause are the parts of json's messages that quote nothing of the file.
+var jsonCause = regexp.MustCompile(`(after object key:value pair|after object key|after array element|after top-level value|` +
+	`in string escape code|in \\u hexadecimal character escape|in string literal|in literal (true|false|null)|in numeric literal|` +
+	`after decimal point in numeric literal|in exponent of numeric literal|` +
+	`looking for beginning of object key string|looking for beginning of value)( \(expecting '.'\))?$`)
+
+// jsonSyntax says where and why data is no JSON, and quotes nothing of it. line counts if that cannot be told.
+func jsonSyntax(data []byte, line int) error {
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal(data, new(any)), &syntax) {
+		return badSyntax(line, "not valid JSON: cannot be parsed")
+	}
+	end := min(max(syntax.Offset-1, 0), int64(len(data)))
+	if syntax.Error() == "unexpected end of JSON input" {
+		end = int64(len(bytes.TrimRight(data, " \t\r\n")))
+	}
+	line = 1 + bytes.Count(data[:end], []byte{'\n'})
 	why := "cannot be parsed"
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if end >= int64(len(bytes.TrimRight(data, " \t\r\n"))) {
 		why = "it ends too early"
+	} else if m := jsonCause.FindStringSubmatch(syntax.Error()); m != nil {
+		why = "unexpected character " + m[1]
 	}
-	line := r.lineNow()
-	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
-		end := min(max(syntax.Offset, 0), int64(len(r.data)))
-		line = 1 + bytes.Count(r.data[:end], []byte{'\n'})
-	}
-	return nil, badSyntax(line, "not valid JSON: %s", why)
+	return badSyntax(line, "not valid JSON: %s", why)
 }
 
 func (r *jsonReader) value(depth int) (*node, error) {

@@ -20,8 +20,23 @@ const (
 
 type object = map[string]any
 
+// limits are the least and the most that validation takes, whatever else is configured.
+var limits = map[string]struct{ least, most any }{
+	"config.Consumer.Concurrency":         {1, 10000},
+	"config.Consumer.Prefetch":            {0, 100000},
+	"config.Consumer.MaxAckPending":       {1, nil},
+	"config.Consumer.MaxBytes":            {1, nil},
+	"config.Consumer.Replicas":            {0, 5},
+	"config.Consumer.MaxDeliver":          {0, nil},
+	"config.Consumer.Rate":                {0, nil},
+	"policy.RetryConfig.Multiplier":       {1, nil},
+	"policy.RetryConfig.Jitter":           {0, 1},
+	"policy.BreakerConfig.Failures":       {0, nil},
+	"jetstream.DeadLetterConfig.MaxBytes": {0, nil},
+}
+
 // WriteSchema writes the JSON Schema (draft 2020-12) of the configuration. Keys that are not supported yet are
-// not in it.
+// not in it, but for those that may hold their default. As in a file, null is a key that is not given.
 func WriteSchema(w io.Writer) error {
 	top := objectSchema(schema().sub, reflect.ValueOf(Default()))
 	consumer, _, _ := find(schema().sub, "consumers")
@@ -42,18 +57,43 @@ func objectSchema(fields []field, defaults reflect.Value) object {
 	properties := make(object)
 	for _, f := range fields {
 		if f.hidden() {
+			if v := defaults.Field(f.index); f.kind == text && v.String() != "" {
+				properties[f.key] = object{"enum": []any{v.String(), nil}, "description": "Nothing but " + v.String() + " is supported yet."}
+			}
 			continue
 		}
-		s := fieldSchema(f, defaults.Field(f.index))
+		s := nullable(fieldSchema(f, defaults.Field(f.index)))
 		if d := f.doc(); d != "" {
 			s["description"] = d
 		}
 		properties[f.key] = s
 		if f.twin() != "" {
-			properties[f.twin()] = object{"type": "string", "description": "Name of a file that holds " + f.key + "; read at start, one newline at its end is dropped."}
+			properties[f.twin()] = object{"type": []string{"string", "null"}, "description": "Name of a file that holds " + f.key + "; read at start, one newline at its end is dropped."}
 		}
 	}
 	return object{"type": "object", "additionalProperties": false, "properties": properties}
+}
+
+// nullable lets a key's value be null too.
+func nullable(s object) object {
+	null := object{"type": "null"}
+	switch t := s["type"].(type) {
+	case string:
+		s["type"] = []string{t, "null"}
+		return s
+	case []string:
+		s["type"] = append(t, "null")
+		return s
+	}
+	switch {
+	case s["enum"] != nil:
+		s["enum"] = append(s["enum"].([]any), nil)
+	case s["anyOf"] != nil:
+		s["anyOf"] = append(s["anyOf"].([]object), null)
+	default:
+		s = object{"anyOf": []object{s, null}}
+	}
+	return s
 }
 
 func fieldSchema(f field, def reflect.Value) object {
@@ -79,15 +119,15 @@ func fieldSchema(f field, def reflect.Value) object {
 func leafSchema(f field) object {
 	switch f.kind {
 	case number:
-		return object{"type": "integer"}
+		return limited(f, object{"type": "integer"})
 	case real:
-		return object{"type": "number"}
+		return limited(f, object{"type": "number"})
 	case boolean:
 		return object{"type": "boolean"}
 	case duration:
 		return object{"anyOf": []object{{"type": "string", "pattern": durationPattern}, {"const": 0}}}
 	case size:
-		return object{"anyOf": []object{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": sizePattern}}}
+		return object{"anyOf": []object{limited(f, object{"type": "integer"}), {"type": "string", "pattern": sizePattern}}}
 	case list:
 		return object{"type": "array", "items": itemSchema(f)}
 	case dict:
@@ -102,9 +142,26 @@ func leafSchema(f field) object {
 	return object{"type": "string"}
 }
 
+// limited adds the least and the most of a number.
+func limited(f field, s object) object {
+	if l, ok := limits[f.name]; ok {
+		s["minimum"] = l.least
+		if l.most != nil {
+			s["maximum"] = l.most
+		}
+	}
+	return s
+}
+
 // supported are the values of an enum that may be used.
-func supported(f field) []string {
-	return slices.DeleteFunc(slices.Clone(f.enum), func(w string) bool { return slices.Contains(f.later, w) })
+func supported(f field) []any {
+	var words []any
+	for _, w := range f.enum {
+		if !slices.Contains(f.later, w) {
+			words = append(words, w)
+		}
+	}
+	return words
 }
 
 func itemSchema(f field) object {

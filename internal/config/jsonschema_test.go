@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -60,10 +61,40 @@ func TestSchemaRefuses(t *testing.T) {
 		"duration_text", "manage", "ack", "method_get", "status_entry", "status_not_a_list",
 		"batch_unsupported", "format_unsupported", "order_unsupported", "dlq_alert", "app_protocol", "app_signing_secret",
 		"nats_secret_a_number", "nats_urls_not_a_list", "nats_section_text", "log", "bool_text", "several",
+		"concurrency_zero", "concurrency_out_of_range", "prefetch_negative", "max_ack_pending_zero", "max_bytes_zero", "replicas",
+		"max_deliver_negative", "rate_negative", "retry_multiplier", "retry_jitter", "breaker", "consumer_null",
 	} {
 		if err := s.Validate(fromYAMLFile(t, filepath.Join("testdata/bad", name+".yaml"))); err == nil {
 			t.Errorf("takes %s", name)
 		}
+	}
+}
+
+// TestSchemaTakesWhatTheLoaderTakes holds that nulls and the defaults of keys that are not supported are no faults.
+func TestSchemaTakesWhatTheLoaderTakes(t *testing.T) {
+	s := compiled(t)
+	for _, text := range []string{
+		"consumers: [{stream: A, durable: b, order: none, format: raw}]",
+		"consumers: [{stream: A, durable: b, order: null, status: {ack: ~}, retry: ~, dlq: {max_age: ~}, manage: ~, max_bytes: ~}]\nnats:\napp: {url: ~, headers: ~}\nlog: {level: }\ndefaults:\nadmin: {token_file: ~}",
+	} {
+		file := write(t, "a.yaml", text)
+		mustLoad(t, Options{File: file})
+		if err := s.Validate(fromYAMLFile(t, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLimitsAreOfKeys holds that every limit of the schema is a key's.
+func TestLimitsAreOfKeys(t *testing.T) {
+	seen := 0
+	eachLeaf(schema().sub, "", reflect.ValueOf(exampleConfig()), func(f field, _ string, _ reflect.Value) {
+		if _, ok := limits[f.name]; ok {
+			seen++
+		}
+	})
+	if seen != len(limits) {
+		t.Errorf("%d of %d limits are of keys", seen, len(limits))
 	}
 }
 

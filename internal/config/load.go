@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/knadh/koanf/providers/confmap"
@@ -41,23 +42,62 @@ func (l *Loaded) Origin(path string) Origin {
 }
 
 // Load reads, merges and checks the configuration. An error is a Faults that lists everything wrong with it, or
-// says why the file could not be read; neither holds a secret.
+// says why the file could not be read; neither holds a secret. With an error Loaded has the Warnings only: a variable
+// that is not known may be the cause.
 func Load(opts Options) (*Loaded, error) {
-	top := &node{shape: null}
-	if opts.File != "" {
-		var err error
-		if top, err = readFile(opts.File); err != nil {
-			return nil, err
-		}
-	}
-	b := &builder{loaded: &Loaded{Config: Default(), File: opts.File, origins: make(map[string]Origin)}, wrong: make(map[string]bool)}
+	top, err := readTop(opts)
+	b := newBuilder(opts)
 	b.layers(top, opts)
+	if err != nil {
+		return &Loaded{Warnings: b.loaded.Warnings}, err
+	}
 	b.build()
 	b.faults = append(b.faults, b.validate()...)
 	if len(b.faults) > 0 {
-		return nil, Faults(b.faults)
+		return &Loaded{Warnings: b.loaded.Warnings}, Faults(b.faults).sorted()
 	}
 	return b.loaded, nil
+}
+
+// AdminListen reads admin.listen alone, as Load would: nothing else need be there or right. A file that cannot be read
+// is an error only if the environment does not have it.
+func AdminListen(opts Options) (string, error) {
+	const path = "admin.listen"
+	top, err := readTop(opts)
+	b := newBuilder(opts)
+	b.layers(top, opts)
+	c := &checker{l: b.loaded, wrong: b.wrong, shown: make(map[string]string), seen: make(map[Fault]bool)}
+	if l, ok := b.merged.Get("admin" + delim + "listen").(leaf); ok {
+		b.loaded.origins[path] = l.Origin
+		b.loaded.Admin.Listen, _ = l.Value.(string)
+		c.shown[path] = quote(b.loaded.Admin.Listen)
+	}
+	if err != nil && b.loaded.Origin(path).Layer != FromEnv {
+		return "", err
+	}
+	c.listen()
+	faults := append(b.faults, c.faults...)
+	faults = slices.DeleteFunc(faults, func(f Fault) bool { return f.Key != path && f.Key != "admin" })
+	if len(faults) > 0 {
+		return "", Faults(faults).sorted()
+	}
+	return b.loaded.Admin.Listen, nil
+}
+
+// readTop reads the file, if one is named. With an error the node is null.
+func readTop(opts Options) (*node, error) {
+	if opts.File == "" {
+		return &node{shape: null}, nil
+	}
+	top, err := readFile(opts.File)
+	if err != nil {
+		return &node{shape: null}, err
+	}
+	return top, nil
+}
+
+func newBuilder(opts Options) *builder {
+	return &builder{loaded: &Loaded{Config: Default(), File: opts.File, origins: make(map[string]Origin)}, wrong: make(map[string]bool)}
 }
 
 // builder carries what Load has so far.
@@ -139,7 +179,7 @@ func (b *builder) set(f field, l leaf, path string, v reflect.Value) {
 	given := reflect.ValueOf(l.Value)
 	if v.Kind() == reflect.Int && given.Int() != int64(int(given.Int())) {
 		b.wrong[path] = true
-		b.faults = append(b.faults, Fault{Key: path, Value: fmt.Sprint(l.Value), Where: l.Origin.place(), Why: errOutOfRange.Error()})
+		b.faults = append(b.faults, Fault{Key: path, Value: fmt.Sprint(l.Value), Where: l.Origin.place(), Why: errOutOfRange.Error(), line: l.Origin.Line})
 		return
 	}
 	v.Set(given.Convert(v.Type()))
@@ -150,5 +190,5 @@ func (b *builder) secretFault(f field, l leaf, path string, err error) {
 	if path == join("defaults", f.key) { // reported where it applies
 		return
 	}
-	b.faults = append(b.faults, Fault{Key: path + "_file", Value: quote(l.File), Where: l.Origin.place(), Why: err.Error()})
+	b.faults = append(b.faults, Fault{Key: path + "_file", Value: quote(l.File), Where: l.Origin.place(), Why: err.Error(), line: l.Origin.Line})
 }

@@ -137,17 +137,26 @@ func TestLanguages(t *testing.T) {
 }
 
 func TestLinesOfFaults(t *testing.T) {
+	const hint = "; put a value that begins with { or contains ': ' in quotes"
 	for _, tt := range []struct{ name, content, want string }{
 		{"a.json", "{\n \"consumers\": [\n  {\"stream\": \"A\", \"durable\": \"b\",\n   \"retry\": {\"max\": 5}}]}", `a.json:4: consumers[0].retry.max = 5: has no unit: write it as a duration, for example 30s`},
 		{"a.json", "{\n \"consumers\": [],\n \"consumers\": []}", "a.json:3: consumers: is given twice, first on line 2"},
-		{"a.json", "{\n \"log\": {\"level\" \"hunter2\"}}", `a.json:2: not valid JSON: cannot be parsed`},
+		{"a.json", "{\n \"log\": {\"level\" \"hunter2\"}}", `a.json:2: not valid JSON: unexpected character after object key`},
 		{"a.json", "{\n \"log\": {", `a.json:2: not valid JSON: it ends too early`},
+		{"a.json", "{\n \"nats\": {\n  \"password\": hunter2\n }}", `a.json:3: not valid JSON: unexpected character looking for beginning of value`},
+		{"a.json", "{\n \"log\": {},\n}", `a.json:3: not valid JSON: unexpected character looking for beginning of object key string`},
 		{"a.json", "{} {}", `a.json:1: not valid JSON: more follows after the end`},
 		{"a.json", "[]", `a.json:1: the file is a list at its top and must be a map of keys`},
 		{"a.toml", "[[consumers]]\nstream = 'A'\ndurable = 'a'\n[[consumers]]\nstream = 'B'\ndurable = 'b'\n[consumers.retry]\nmax = 5\n", `a.toml:8: consumers[1].retry.max = 5: has no unit: write it as a duration, for example 30s`},
 		{"a.toml", "[[consumers]]\nstream = 'A'\ndurable = 'a'\n\n[consumers.rety]\n", `a.toml:5: consumers[0].rety: is not a known key; did you mean "retry"?`},
 		{"a.toml", "[log]\nlevel = 'info'\nlevel = 'hunter2'\n", `a.toml:3: not valid TOML: a key is given twice`},
-		{"a.toml", "[nats]\npassword = \"hunter2\n", `a.toml:2: not valid TOML: cannot be parsed`},
+		{"a.toml", "[nats]\npassword = \"hunter2\n", `a.toml:2: not valid TOML: basic strings cannot have new lines`},
+		{"a.toml", "[nats]\nuser = 'u'\npassword = hunter2\n", `a.toml:3: not valid TOML: unexpected character at the start of a value (text must be in quotes)`},
+		{"a.yaml", "nats:\n  name: a\nconsumers:\n  - stream: A\n    durable: b\n    dlq:\n      subject: {consumer}.x\n", `a.yaml:7: not valid YAML: did not find expected key` + hint},
+		{"a.yaml", "nats:\n  name: a\n user: hunter2\nlog: {}\n", `a.yaml:3: not valid YAML: did not find expected key` + hint},
+		{"a.yaml", "nats:\n  name: a\n  user: b: c\nlog: {}\n", `a.yaml:3: not valid YAML: mapping values are not allowed in this context` + hint},
+		{"a.yaml", "log: {}\nnats: {name: a, user: {b}c}\nadmin: {}\n", `a.yaml:2: not valid YAML: did not find expected ',' or '}'` + hint},
+		{"a.yaml", "log: {}\nnats:\n  password: \"hunter2\nadmin: {}\n", `a.yaml:3: not valid YAML: found unexpected end of stream`},
 		{"a.yaml", "nats: {name: \xff}", `a.yaml: is not UTF-8 text`},
 	} {
 		_, err := Load(Options{File: write(t, tt.name, tt.content)})

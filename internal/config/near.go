@@ -19,13 +19,62 @@ func Nearest(word string, known []string) (string, int) {
 	return best, distance
 }
 
+// Near returns the word of known that word was probably meant to be, or nothing if none is near: one with at most
+// three edits, in at most a third of the word and half of what follows the sections (joined by _) that both begin with,
+// or else the longest one that word begins with.
+func Near(word string, known []string) string {
+	best, d := Nearest(word, known)
+	if d == 0 {
+		return best
+	}
+	rest, other := withoutSections(word, best)
+	if d > 3 || 3*d > max(len(plain(word)), len(plain(best))) || 2*d > max(len(plain(rest)), len(plain(other))) {
+		return longestBeginning(word, known)
+	}
+	return best
+}
+
+// leastBeginning is how much of a word the beginning of it must be to mean something.
+const leastBeginning = 3
+
+// longestBeginning is the longest known word that word begins with, if any.
+func longestBeginning(word string, known []string) string {
+	best := ""
+	for _, k := range known {
+		if len(k) >= leastBeginning && len(k) > len(best) && strings.HasPrefix(plain(word), plain(k)) {
+			best = k
+		}
+	}
+	return best
+}
+
+// withoutSections drops what two words begin with alike, up to its last _.
+func withoutSections(a, b string) (restA, restB string) {
+	begin := 0
+	for i := 0; i < min(len(a), len(b)) && a[i] == b[i]; i++ {
+		if a[i] == '_' {
+			begin = i + 1
+		}
+	}
+	return a[begin:], b[begin:]
+}
+
 // didYouMean is `; did you mean "x"?` if a known word is near, else empty.
 func didYouMean(word string, known []string) string {
-	best, d := Nearest(word, known)
-	if d > max(2, len(best)/3) {
+	best := Near(word, known)
+	if best == "" {
 		return ""
 	}
 	return `; did you mean "` + best + `"?`
+}
+
+// nearestOne names the nearest known word, however far it is.
+func nearestOne(word string, known []string) string {
+	best, _ := Nearest(word, known)
+	if best == "" {
+		return ""
+	}
+	return `; the nearest known one is "` + best + `"`
 }
 
 // plain drops what people write differently: case, dashes and underscores.

@@ -125,9 +125,9 @@ func TestSecretsOfTheEnvironmentAreNeverShown(t *testing.T) {
 
 func noSecret(t *testing.T, rt *rapid.T, secret string, opts Options) {
 	l, err := Load(opts)
-	out := fmt.Sprint(err)
+	out := fmt.Sprint(err) + strings.Join(l.Warnings, "\n")
 	if err == nil {
-		out = printed(t, l) + strings.Join(l.Warnings, "\n")
+		out += printed(t, l)
 	}
 	if strings.Contains(out, secret) {
 		rt.Fatalf("shows the secret %s:\n%s", secret, out)

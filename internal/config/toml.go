@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,11 +30,25 @@ func tomlSyntax(err error) error {
 	if decode := (*toml.DecodeError)(nil); errors.As(err, &decode) {
 		line, _ = decode.Position()
 	}
+	if m := tomlCause.FindString(err.Error()); m != "" {
+		why = m
+	}
+	if strings.Contains(err.Error(), "at start of value") {
+		why = "unexpected character at the start of a value (text must be in quotes)"
+	}
 	if strings.Contains(err.Error(), "already") {
 		why = "a key is given twice"
 	}
 	return badSyntax(line, "not valid TOML: %s", why)
 }
+
+// tomlCause are the beginnings of go-toml's messages that quote nothing of the file.
+var tomlCause = regexp.MustCompile(`strings must be quoted|expected ('=' after key|'\]\]?' to close (array table|table) name|',' or '[\]}]' after ` +
+	`(array value|inline table key-value)|newline|key but reached end of input|value, not end of input|value)|` +
+	`unexpected comma in inline table|unexpected character|invalid character at start of key|invalid escape character|` +
+	`(basic|literal) strings cannot have (new lines|control characters)|unterminated (basic|literal) string|` +
+	`(array|inline table) is incomplete|integers cannot have leading zeroes|number must have at least one digit between underscores|` +
+	`multiline literal string not terminated|impossible date`)
 
 type tomlReader struct {
 	budget

@@ -75,6 +75,15 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+func TestNear(t *testing.T) {
+	known := []string{"max", "max_deliver", "path", "run", "rate", "ack"}
+	for word, want := range map[string]string{"x": "", "foo": "", "": "", "maximum": "max", "MaxDeliver": "max_deliver", "rat": "rate", "akc": "ack", "rm": "", "max_delivery_count": "max_deliver"} {
+		if got := Near(word, known); got != want {
+			t.Errorf("%s: got %q, want %q", word, got, want)
+		}
+	}
+}
+
 func TestValidateAlone(t *testing.T) {
 	if err := Default().Validate(); err == nil {
 		t.Error("a configuration without consumers is taken")

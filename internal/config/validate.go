@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -29,6 +30,8 @@ func (b *builder) validate() []Fault {
 	c := &checker{l: b.loaded, wrong: b.wrong, shown: make(map[string]string), seen: make(map[Fault]bool)}
 	eachLeaf(schema().sub, "", reflect.ValueOf(b.loaded.Config), func(f field, path string, v reflect.Value) {
 		c.shown[path] = f.shownLeaf(v)
+		c.unredacted(f, path, v)
+		c.unexpanded(f, path, v)
 		if f.enum != nil && !f.hidden() && f.key != "method" {
 			c.oneOf(path, v.String(), f.enum)
 		}
@@ -44,7 +47,43 @@ func (b *builder) validate() []Fault {
 func (c Config) Validate() error {
 	b := &builder{loaded: &Loaded{Config: c, origins: make(map[string]Origin)}, wrong: make(map[string]bool)}
 	if faults := b.validate(); len(faults) > 0 {
-		return Faults(faults)
+		return Faults(faults).sorted()
+	}
+	return nil
+}
+
+// unredacted reports a secret that is only the mark that stands for one in what sidecar config prints.
+func (c *checker) unredacted(f field, path string, v reflect.Value) {
+	if f.secret == "" || !slices.ContainsFunc(textsOf(v), func(s string) bool {
+		return s == redacted || f.secret == "url" && strings.Contains(s, redacted)
+	}) {
+		return
+	}
+	c.fault(path, "holds the mark %s that sidecar config prints instead of a secret: give the secret itself", redacted)
+	c.wrong[path] = true
+}
+
+// unexpanded warns of names and URLs with a ${VARIABLE}, which stays as it is.
+func (c *checker) unexpanded(f field, path string, v reflect.Value) {
+	named := f.name == "config.Consumer.Stream" || f.name == "config.Consumer.Durable"
+	if (named || f.secret == "url") && slices.ContainsFunc(textsOf(v), func(s string) bool { return strings.Contains(s, "${") }) {
+		advice := ": put the value itself here or into " + variableOf(path)
+		if c.l.Origin(path).Layer == FromEnv {
+			advice = " by the sidecar: put the value itself here"
+		}
+		c.warn(path, "${...} is not expanded%s", advice)
+	}
+}
+
+// textsOf are the texts in a text, list or map.
+func textsOf(v reflect.Value) []string {
+	switch v := v.Interface().(type) {
+	case string:
+		return []string{v}
+	case []string:
+		return v
+	case map[string]string:
+		return slices.Collect(maps.Values(v))
 	}
 	return nil
 }
@@ -68,7 +107,7 @@ func (c *checker) item(path, element, value, format string, args ...any) {
 	if strings.HasPrefix(o.Key, "defaults.") {
 		key = o.Key
 	}
-	c.add(Fault{Key: key + element, Value: value, Where: o.place(), Why: fmt.Sprintf(format, args...)})
+	c.add(Fault{Key: key + element, Value: value, Where: o.place(), Why: fmt.Sprintf(format, args...), line: o.Line})
 }
 
 func (c *checker) report(path, value, why string) {
@@ -79,7 +118,7 @@ func (c *checker) report(path, value, why string) {
 	if strings.HasPrefix(o.Key, "defaults.") {
 		path = o.Key
 	}
-	c.add(Fault{Key: path, Value: value, Where: o.place(), Why: why})
+	c.add(Fault{Key: path, Value: value, Where: o.place(), Why: why, line: o.Line})
 }
 
 func (c *checker) add(f Fault) {

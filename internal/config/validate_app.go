@@ -117,14 +117,22 @@ func (c *checker) method(key, m string) {
 		didYouMean(m, []string{"POST", "PUT", "PATCH"}))
 }
 
-// admin checks the admin listener and the stop.
-func (c *checker) admin() {
+// listen checks where the admin listener is and returns its host.
+func (c *checker) listen() (host string, ok bool) {
 	host, port, err := net.SplitHostPort(c.l.Admin.Listen)
 	if p, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || p > 65535 {
 		c.fault("admin.listen", "must be host:port with a port of 0 to 65535, as in 127.0.0.1:9090")
 	} else if strings.ContainsAny(host, " /@") {
 		c.fault("admin.listen", "has a host that is none")
-	} else if c.l.Admin.PProf && c.l.Admin.Token == "" && !loopback(host) {
+	} else {
+		return host, true
+	}
+	return "", false
+}
+
+// admin checks the admin listener and the stop.
+func (c *checker) admin() {
+	if host, ok := c.listen(); ok && c.l.Admin.PProf && c.l.Admin.Token == "" && !loopback(host) {
 		c.warn("admin.pprof", "has no effect: it needs admin.token or a loopback admin.listen")
 	}
 	if strings.ContainsFunc(c.l.Admin.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {

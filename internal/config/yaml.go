@@ -19,11 +19,11 @@ func parseYAML(data []byte) (*node, error) {
 		return &node{shape: null}, nil
 	}
 	if err != nil {
-		return nil, yamlSyntax(err)
+		return nil, yamlSyntax(err, data)
 	}
 	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
 		if err != nil {
-			return nil, yamlSyntax(err)
+			return nil, yamlSyntax(err, data)
 		}
 		return nil, badSyntax(more.Line, "a second document begins here; only one is read")
 	}
@@ -34,10 +34,13 @@ func parseYAML(data []byte) (*node, error) {
 }
 
 // yamlSyntax keeps the line and the kind of an error and drops what it quotes of the file.
-func yamlSyntax(err error) error {
+func yamlSyntax(err error, data []byte) error {
 	line := 0
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 		line, _ = strconv.Atoi(m[1])
+	}
+	if better := yamlErrorLine(data); better > 0 {
+		line = better
 	}
 	switch s := err.Error(); {
 	case yamlAnchor.MatchString(s):
@@ -46,6 +49,9 @@ func yamlSyntax(err error) error {
 		why := yamlPrefix.ReplaceAllString(s, "")
 		if !yamlKnown.MatchString(why) {
 			why = "cannot be parsed"
+		}
+		if yamlUnquoted.MatchString(why) {
+			why += "; put a value that begins with { or contains ': ' in quotes"
 		}
 		return badSyntax(line, "not valid YAML: %s", why)
 	}
@@ -58,6 +64,42 @@ var (
 	// yamlKnown are the messages that quote nothing of the file.
 	yamlKnown = regexp.MustCompile(`^(did not find|could not find|found |mapping values|block |control char|invalid |incomplete |while |unexpected )[a-zA-Z0-9 ,.:'%#\-/()\[\]{}]*$`)
 )
+
+// yamlUnquoted are the messages that text without quotes is most often the cause of.
+var yamlUnquoted = regexp.MustCompile(`^(did not find expected (key|',' or '}')|mapping values are not allowed)`)
+
+// What finding the line of an error may cost.
+const (
+	mostTries   = 500     // parses
+	mostScanned = 1 << 16 // bytes of a file
+)
+
+// yamlErrorLine finds the line that makes data no YAML: the first one with which, and with any more, it cannot be
+// parsed. The parser itself mostly names where the map around it begins. 0 if it was not found.
+func yamlErrorLine(data []byte) int {
+	if len(data) > mostScanned {
+		return 0
+	}
+	lines := bytes.SplitAfter(data, []byte{'\n'})
+	end := len(data)
+	for i := len(lines) - 1; i >= 0 && len(lines)-i <= mostTries; i-- {
+		end -= len(lines[i])
+		if yamlParses(data[:end]) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func yamlParses(data []byte) bool {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		err := dec.Decode(new(yaml.Node))
+		if err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
 
 func (b *budget) fromYAML(y *yaml.Node, depth int) (*node, error) {
 	if err := b.take(y.Line, depth); err != nil {
