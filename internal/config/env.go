@@ -149,7 +149,7 @@ func unknownVariable(name string) string {
 		like = prefix + m[1] + "_0_" + name[len(m[0]):]
 	}
 	all := variables()
-	hint := ""
+	var hint string
 	if slices.ContainsFunc(all, func(v string) bool { return name != prefix && strings.HasPrefix(v, like+"_") }) {
 		hint = "; it is a section, whose variables begin with " + name + "_"
 	} else {
