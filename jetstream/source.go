@@ -233,11 +233,20 @@ func (s *Source) Run(ctx context.Context) error {
 		}
 		began := time.Now()
 		s.serve(ctx, b)
+		s.flush(ctx)
 		if time.Since(began) < bindEvery {
 			// However short it lasts each time, finding the durable is never a tight loop.
 			s.pause(ctx)
 		}
 	}
+}
+
+// flush waits until the server has seen that the lanes of the old binding are gone, so that no request of theirs can reach a
+// durable that is made now: what such a request brought would be lost until the ack wait.
+func (s *Source) flush(ctx context.Context) {
+	ctx, cancel := s.conn.bounded(ctx, time.Second)
+	defer cancel()
+	_ = s.conn.Flush(ctx) // without a connection there is nothing to wait for
 }
 
 // pause waits between two tries to find the durable.

@@ -76,7 +76,7 @@ func TestHandBacksNeverDeadLetter(t *testing.T) {
 	for range 8 {
 		w.app.up()
 		hold := make(chan struct{})
-		w.app.on(always(reply{gate: hold}))
+		w.app.on(always(reply{status: 503, gate: hold}))
 		s := w.sidecar(limit, func(c *config.Config) { c.ShutdownTimeout = 100 * time.Millisecond })
 		n := len(w.app.of(seq))
 		eventually(t, func() bool { return len(w.app.of(seq)) > n }, text("it is at the app"))
@@ -100,7 +100,7 @@ func TestPastTheLimitAVerdictCounts(t *testing.T) {
 	limit := consumer(func(c *config.Consumer) { c.MaxDeliver = 1 })
 	for range 3 {
 		hold := make(chan struct{})
-		w.app.on(always(reply{gate: hold}))
+		w.app.on(always(reply{status: 503, gate: hold}))
 		s := w.sidecar(limit, func(c *config.Config) { c.ShutdownTimeout = 100 * time.Millisecond })
 		n := len(w.app.of(seq))
 		eventually(t, func() bool { return len(w.app.of(seq)) > n }, text("it is at the app"))
