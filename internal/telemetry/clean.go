@@ -36,7 +36,7 @@ func shown(r rune, n int) bool {
 	return r >= ' ' && r < 0x7f || r > 0x7f && unicode.IsPrint(r) && (r != utf8.RuneError || n > 1)
 }
 
-// appendClean appends a line with what is not to be shown raw as \uXXXX: right inside a JSON string, the only place of
+// appendClean appends a line with what is not to be shown raw as Unicode escapes (\u001b): right inside a JSON string, the only place of
 // a JSON line where such can be, and readable in a text line.
 func appendClean(b, line []byte) []byte {
 	end := len(line)

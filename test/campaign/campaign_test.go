@@ -22,9 +22,6 @@ func TestMain(m *testing.M) {
 
 // A short campaign, as anyone can run it, holds every promise, and leaves nothing behind.
 func TestShortCampaign(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a cluster")
-	}
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, errs bytes.Buffer
 	if code := command([]string{"-duration", "5s", "-seed", "12"}, &out, &errs); code != exitHeld {
@@ -38,9 +35,6 @@ func TestShortCampaign(t *testing.T) {
 
 // A campaign that is interrupted ends its processes, and soon.
 func TestInterrupted(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a cluster")
-	}
 	h, err := newHouse(false)
 	if err != nil {
 		t.Fatal(err)
