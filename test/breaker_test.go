@@ -177,7 +177,7 @@ func TestPoisonInARowDoesNotLockOut(t *testing.T) {
 			for range 6 {
 				w.publish("orders.new", "poison")
 			}
-			w.running(breaking(func(c *config.Consumer) { c.MaxDeliver, c.Concurrency = limit, 8 }))
+			w.sidecar(breaking(func(c *config.Consumer) { c.MaxDeliver, c.Concurrency = limit, 8 })) // not ready with poison alone
 			for range 40 {
 				w.publish("orders.new", "good")
 			}
