@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
-	"time"
 
 	"github.com/jetsidecar/jetsidecar/internal/app"
 	"github.com/jetsidecar/jetsidecar/internal/config"
@@ -77,10 +76,6 @@ func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {
 	return exitOK
 }
 
-// sameSignal is how soon after the first a signal counts as the same one: timeout(1) and some supervisors signal the process and
-// then its group.
-const sameSignal = 25 * time.Millisecond
-
 // signalled is a context that ends with the first SIGTERM or SIGINT; a second one ends the process at once, with 1.
 func signalled(parent context.Context, log *slog.Logger, flush func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
@@ -95,7 +90,6 @@ func signalled(parent context.Context, log *slog.Logger, flush func()) (context.
 		case <-done:
 			return
 		}
-		ignoreFor(sameSignal, signals, done)
 		select {
 		case s := <-signals:
 			log.Error("stopped at once by a second signal", slog.String("signal", s.String()))
@@ -108,20 +102,5 @@ func signalled(parent context.Context, log *slog.Logger, flush func()) (context.
 		signal.Stop(signals)
 		close(done)
 		cancel()
-	}
-}
-
-// ignoreFor takes signals for a while and does nothing.
-func ignoreFor(d time.Duration, signals <-chan os.Signal, done <-chan struct{}) {
-	over := time.NewTimer(d)
-	defer over.Stop()
-	for {
-		select {
-		case <-signals:
-		case <-over.C:
-			return
-		case <-done:
-			return
-		}
 	}
 }
