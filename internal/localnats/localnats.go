@@ -4,7 +4,6 @@ package localnats
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ import (
 const (
 	host       = "127.0.0.1"
 	readyLimit = 30 * time.Second
-	portTries  = 20
 )
 
 // Options say what server to run.
@@ -154,18 +152,4 @@ func (s *Server) await() error {
 		return errors.New("start the nats server: jetstream is not on")
 	}
 	return nil
-}
-
-// FreePort finds a TCP port that nothing listens on. It is below the ports that systems give to outgoing connections:
-// there a client that reconnects to a server that is down can take the port itself, and even connect to itself.
-func FreePort() (int, error) {
-	var err error
-	for range portTries {
-		port := 10000 + rand.N(20000)
-		var ln net.Listener
-		if ln, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
-			return port, ln.Close()
-		}
-	}
-	return 0, fmt.Errorf("find a free port: %w", err)
 }
