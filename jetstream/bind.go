@@ -44,6 +44,7 @@ type ConsumerConfig struct {
 	Prefetch       int   // leased beyond those
 	MaxBytes       int64 // leased bytes at most; one message is always allowed
 	AckAsync       bool  // send each verdict once, unconfirmed
+	RetryStream    RetryStreamConfig
 }
 
 // incarnation tells a stream and durable from ones of the same names made later.
@@ -92,6 +93,11 @@ func (c *ConsumerConfig) wanted() natsjs.ConsumerConfig {
 
 // bindOnce finds the durable, makes or updates it where that is allowed, and refuses one that cannot be served.
 func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
+	if s.due != nil {
+		if err := s.due.ensure(ctx); err != nil {
+			return nil, err
+		}
+	}
 	stream, err := s.conn.streamInfo(ctx, s.cfg.Stream)
 	if err != nil {
 		return nil, err
@@ -109,7 +115,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	if why := refusal(info); why != "" {
 		return nil, fmt.Errorf("%w: %s", ErrRefused, why)
 	}
-	if s.cfg.Stream != AdvisoryStream {
+	if s.cfg.Stream != AdvisoryStream && s.due == nil {
 		// Before the first pull: from then on the server may give up on messages, if the durable has a limit or is given one.
 		if err := s.ensureAdvisories(ctx); err != nil {
 			s.conn.complain("advisories "+s.cfg.Durable, "messages that the server gives up on cannot be found",

@@ -63,3 +63,12 @@ type DeadLetterConfig struct {
 	// AlertURL receives alerts as JSON.
 	AlertURL string `koanf:"alert_url" secret:"true" unsupported:"true"`
 }
+
+// RetryStreamConfig says whether messages that wait for a retry may wait in the retry stream.
+type RetryStreamConfig struct {
+	// Enabled lets messages that wait for a retry wait in the stream sidecar-retries once they would hold half of
+	// max_ack_pending, so that new messages keep coming. It needs nats-server 2.12.
+	Enabled bool `koanf:"enabled"`
+	// MaxBytes is the size of the retry stream above which nothing more is moved there; then retries wait at the durable.
+	MaxBytes int64 `koanf:"max_bytes" unit:"bytes"`
+}

@@ -38,6 +38,7 @@ type Conn struct {
 	watchers map[int]func(connected bool)
 	nextID   int
 	quiet    map[string]time.Time // when a complaint was last logged
+	denials  map[string]time.Time // what the server refused, and when
 	closed   chan struct{}
 	trouble  string          // why the last try to connect did not succeed
 	life     context.Context // ends with the present connection
@@ -47,7 +48,7 @@ type Conn struct {
 // Dial makes a connection. It returns at once, also when no server can be reached: connecting goes on in the
 // background, with jittered backoff, for ever. Errors are about the configuration only.
 func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
-	c := &Conn{prefix: apiPrefix(cfg), log: log, watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, closed: make(chan struct{})}
+	c := &Conn{prefix: apiPrefix(cfg), log: log, watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, closed: make(chan struct{})}
 	c.life, c.end = context.WithCancel(context.Background())
 	opts, err := c.options(cfg)
 	if err != nil {
@@ -263,7 +264,35 @@ func (c *Conn) onAsyncError(err error) {
 		return // seen on the message itself, and counted there
 	}
 	text := oneLine(err.Error(), 300)
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		c.refused(text)
+	}
 	c.complain(text, "nats reported an error", slog.String("error", text))
+}
+
+// maxDenials bounds how many refusals are remembered.
+const maxDenials = 100
+
+// refused notes that the server refused a subject, which the text names in quotes.
+func (c *Conn) refused(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.denials) >= maxDenials {
+		clear(c.denials)
+	}
+	c.denials[text] = time.Now()
+}
+
+// denied reports whether the server refused a subject within the last minute, for lack of permission.
+func (c *Conn) denied(subject string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for text, at := range c.denials {
+		if time.Since(at) < time.Minute && strings.Contains(text, `"`+subject+`"`) {
+			return true
+		}
+	}
+	return false
 }
 
 // onUnreachable is called for each try to connect that does not succeed.

@@ -15,6 +15,8 @@ const (
 	maxLanes = 4
 	// pullExpires is how long a pull request waits at the server.
 	pullExpires = 30 * time.Second
+	// lendingExpires is that where leases may have to be lent to the retry stream.
+	lendingExpires = 5 * time.Second
 	// heartbeat is how often the server says that a pull request is still waiting.
 	heartbeat = time.Second
 	// pullPause is the pause after a pull request that nobody answered.
@@ -73,7 +75,7 @@ func (s *Source) refill() {
 	coming, lost := s.expected()
 	free := s.width - len(s.leases) - coming - lost
 	if s.pulling == PullOne {
-		if coming > 0 || s.anyFresh() || len(s.leases) >= s.cfg.Concurrency {
+		if coming > 0 || s.anyFresh() || s.due != nil && len(s.leases) > 0 || len(s.leases) >= s.cfg.Concurrency {
 			return
 		}
 		free = min(free, 1)
@@ -111,7 +113,7 @@ func (s *Source) budget(batch int) (int, int64) {
 	for _, l := range s.lanes {
 		reserved += l.bytes
 	}
-	free := s.cfg.MaxBytes - s.bytes - reserved
+	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - reserved
 	most := free // in one request
 	if limit := int64(s.bound.info.Config.MaxRequestMaxBytes); limit > 0 {
 		most = min(most, limit)
@@ -155,6 +157,9 @@ func (s *Source) freeLane() *lane {
 // pull publishes a pull request.
 func (s *Source) pull(l *lane, batch int, budget int64) {
 	expires := pullExpires
+	if s.retries != nil && s.retries.serving.Load() {
+		expires = lendingExpires
+	}
 	if limit := s.bound.info.Config.MaxRequestExpires; limit > 0 {
 		expires = min(expires, limit)
 	}
@@ -194,6 +199,12 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		s.conn.complain("metadata", "a message came with a reply subject that makes no sense", slog.String("reply", oneLine(msg.Reply, 200)))
 		return
 	}
+	if s.due != nil {
+		if err = s.due.unwrap(m); err != nil {
+			s.conn.complain("envelope", "a message of the retry stream makes no sense: it is removed",
+				slog.String("subject", oneLine(msg.Subject, 200)), slog.String("error", oneLine(err.Error(), 200)))
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.gone || s.bound == nil {
@@ -206,7 +217,12 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		l.bytes = 0
 	}
 	s.tooBig = 0
-	s.admit(l, m, seq)
+	if err == nil {
+		s.admit(l, m, seq)
+	} else {
+		s.counted++
+		_ = s.conn.nc.Publish(m.reply, []byte("+TERM not a message of a sidecar")) // if it is not sent, it comes again
+	}
 	s.refill()
 }
 
@@ -214,13 +230,17 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source, m.touchedAt = s, time.Now()
 	s.counted++
-	m.StreamCreated, m.MaxDeliver = s.bound.incarnation.stream, max(s.bound.info.Config.MaxDeliver, 0)
-	if old := s.leases[m.Sequence]; old != nil && s.merge(old, m) {
+	if s.due == nil {
+		m.StreamCreated, m.MaxDeliver = s.bound.incarnation.stream, max(s.bound.info.Config.MaxDeliver, 0)
+		m.seenBefore = m.Sequence <= s.most
+		s.most = max(s.most, m.Sequence)
+	}
+	if old := s.leases[m.lease]; old != nil && s.merge(old, m) {
 		return
 	}
 	s.nonce++
 	m.nonce = s.nonce
-	s.leases[m.Sequence] = m
+	s.leases[m.lease] = m
 	s.bytes += m.size
 	s.touched.add(m)
 	if m.Delivered == 1 {

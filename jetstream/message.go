@@ -35,10 +35,13 @@ type Message struct {
 	// HeaderLost says that the message had a header block that could not be parsed.
 	HeaderLost bool
 
-	source *Source
-	reply  string
-	size   int64
-	nonce  uint64 // tells confirmations apart
+	source     *Source
+	lease      uint64 // what the lease is known by: the sequence in the stream it was pulled from
+	repeats    uint64 // of a message of the retry stream: how often it was delivered there
+	reply      string
+	size       int64
+	nonce      uint64 // tells confirmations apart
+	seenBefore bool   // a message of this sequence was delivered before, by the durable or an earlier one of its name
 
 	// Guarded by source.mu.
 	started    bool
@@ -56,11 +59,30 @@ type Message struct {
 func (m *Message) Fresh() bool { return m.Delivered == 1 && !m.kept }
 
 // Ack says that the message is done.
-func (m *Message) Ack() { m.source.settle(m, "+ACK") }
+func (m *Message) Ack() { m.done("+ACK") }
 
 // Nak asks for another delivery after the delay, which must be above 0.
 func (m *Message) Nak(delay time.Duration) {
 	m.source.settle(m, `-NAK {"delay": `+strconv.FormatInt(int64(max(delay, time.Millisecond)), 10)+`}`)
+}
+
+// Retry asks for another delivery after the delay, as Nak does. Where the messages that wait for a retry would hold too much of
+// max_ack_pending it waits in the retry stream.
+func (m *Message) Retry(delay time.Duration) {
+	r := m.source.retries
+	if m.source.due != nil {
+		r = m.source.due
+	}
+	if r == nil || !r.move(m, delay) {
+		m.Nak(delay)
+	}
+}
+
+// done settles the message for good.
+func (m *Message) done(verdict string) {
+	if r := m.source.due; r == nil || !r.finish(m, verdict) {
+		m.source.settle(m, verdict)
+	}
 }
 
 // Term says that the message must not be delivered again; the reason is seen in the server's advisory.
@@ -68,11 +90,13 @@ func (m *Message) Term(reason string) {
 	if reason = oneLine(reason, 200); reason != "" {
 		reason = " " + reason
 	}
-	m.source.settle(m, "+TERM"+reason)
+	m.done("+TERM" + reason)
 }
 
 // HandBack gives the message back for another delivery at once, to any sidecar of the durable.
-func (m *Message) HandBack() { m.source.settle(m, "-NAK") }
+func (m *Message) HandBack() { m.source.settle(m, handBack) }
+
+const handBack = "-NAK"
 
 // isNak reports whether a verdict asks for another delivery.
 func isNak(verdict string) bool { return strings.HasPrefix(verdict, "-NAK") }
@@ -89,7 +113,7 @@ func newMessage(msg *nats.Msg) (*Message, uint64, error) {
 	m := &Message{
 		Subject: msg.Subject, Header: msg.Header, Body: msg.Data,
 		Sequence: meta.Sequence.Stream, Delivered: meta.NumDelivered, Pending: meta.NumPending, Stored: meta.Timestamp,
-		reply: msg.Reply, size: int64(msg.Size()),
+		lease: meta.Sequence.Stream, reply: msg.Reply, size: int64(msg.Size()),
 	}
 	m.HeaderLost = len(m.Header) == 0 && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data)+len("NATS/1.0\r\n\r\n")
 	return m, meta.Sequence.Consumer, nil
@@ -131,6 +155,9 @@ func (s *Source) settle(m *Message, verdict string) {
 		return
 	}
 	m.verdict, m.resend = verdict, resendAfter
+	if isNak(verdict) && verdict != handBack {
+		s.naks++
+	}
 	s.touched.remove(m) // an in-progress after the verdict would undo it
 	s.settling[m] = struct{}{}
 	s.widen()
@@ -171,7 +198,7 @@ func (s *Source) send(m *Message, now time.Time) bool {
 	}
 	b := make([]byte, 0, len(s.ackInbox)+42)
 	b = append(b, s.ackInbox...)
-	b = strconv.AppendUint(b, m.Sequence, 10)
+	b = strconv.AppendUint(b, m.lease, 10)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, m.nonce, 10)
 	if s.conn.nc.PublishRequest(m.reply, string(b), []byte(m.verdict)) != nil {
@@ -266,8 +293,8 @@ func (s *Source) release(m *Message) {
 	}
 	m.released = true
 	s.touched.remove(m)
-	if s.leases[m.Sequence] == m {
-		delete(s.leases, m.Sequence)
+	if s.leases[m.lease] == m {
+		delete(s.leases, m.lease)
 	}
 	s.bytes -= m.size
 	if _, ok := s.settling[m]; ok {

@@ -59,6 +59,16 @@ type Source struct {
 	rebind    string          // why the binding must be given up; empty: it need not
 	idle      []chan struct{} // closed when nothing is settling
 
+	lent      int    // leases lent to the retry stream
+	lentBytes int64  // and bytes
+	parked    int    // messages that waited for a retry at the last look, or were leased by others
+	naks      int    // messages put off since
+	most      uint64 // the highest stream sequence delivered in the life of the stream
+
+	// A source has one of them at most.
+	retries *retries // where its messages wait for a retry; nil if at the durable
+	due     *retries // whose messages it brings again
+
 	ackInbox string // verdicts are confirmed here
 	nonce    uint64
 
@@ -94,12 +104,15 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		width:    1,
 	}
 	s.touched.init()
+	if cfg.RetryStream.Enabled && s.limit() > 1 {
+		s.retries = newRetries(s)
+	}
 	s.status.Store(&Status{Detail: "starting"})
 	return s
 }
 
-// limit is the lease bound.
-func (s *Source) limit() int { return s.cfg.Concurrency + s.cfg.Prefetch }
+// limit is the lease bound, less what is lent.
+func (s *Source) limit() int { return s.cfg.Concurrency + s.cfg.Prefetch - s.lent }
 
 // Status is what is known now.
 func (s *Source) Status() Status { return *s.status.Load() }
@@ -107,20 +120,38 @@ func (s *Source) Status() Status { return *s.status.Load() }
 // Leased is the number of messages leased now.
 func (s *Source) Leased() int {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.leases)
+	n := len(s.leases)
+	s.mu.Unlock()
+	if s.retries != nil {
+		n += s.retries.source.Leased()
+	}
+	return n
 }
 
 // Next waits for a message to work on. It returns nil when ctx ends.
 func (s *Source) Next(ctx context.Context) *Message {
-	for {
-		select {
-		case m := <-s.ready:
-			if s.begin(m) {
-				return m
+	if s.retries == nil {
+		for {
+			select {
+			case m := <-s.ready:
+				if s.begin(m) {
+					return m
+				}
+			case <-ctx.Done():
+				return nil
 			}
+		}
+	}
+	for {
+		var m *Message
+		select {
+		case m = <-s.ready:
+		case m = <-s.retries.source.ready:
 		case <-ctx.Done():
 			return nil
+		}
+		if m.source.begin(m) && !s.retries.superseded(ctx, m) {
+			return m
 		}
 	}
 }
@@ -131,12 +162,19 @@ func (s *Source) TakeReady() *Message {
 	case m := <-s.ready:
 		return m
 	default:
-		return nil
 	}
+	if s.retries != nil {
+		return s.retries.takeReady()
+	}
+	return nil
 }
 
 // Requeue gives a message back to the workers of this process, still leased.
 func (s *Source) Requeue(m *Message) {
+	if m.source != s {
+		m.source.Requeue(m)
+		return
+	}
 	select {
 	case s.ready <- m:
 	default:
@@ -149,9 +187,9 @@ func (s *Source) Requeue(m *Message) {
 
 // Keep gives a message that was tried back to the workers, still leased, to be tried again in place.
 func (s *Source) Keep(m *Message) {
-	s.mu.Lock()
+	m.source.mu.Lock()
 	m.kept = true
-	s.mu.Unlock()
+	m.source.mu.Unlock()
 	s.Requeue(m)
 }
 
@@ -167,6 +205,9 @@ const (
 
 // Pull sets how much may be pulled. A source starts with nothing.
 func (s *Source) Pull(much Pulling) {
+	if s.retries != nil {
+		defer s.retries.pullChanged(much)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if much == PullNothing {
@@ -184,6 +225,9 @@ func (s *Source) StopPulling(ctx context.Context) {
 	s.stopped = true
 	open := s.retireLanes()
 	s.mu.Unlock()
+	if s.retries != nil {
+		s.retries.stopPulling(ctx)
+	}
 	for _, l := range open {
 		select {
 		case <-l.closed:
@@ -195,6 +239,10 @@ func (s *Source) StopPulling(ctx context.Context) {
 
 // Flush waits until every verdict is confirmed, or ctx ends. It returns how many are not.
 func (s *Source) Flush(ctx context.Context) (unconfirmed int) {
+	if s.retries != nil {
+		s.retries.flush(ctx)
+		defer func() { unconfirmed += s.retries.source.Flush(ctx) }()
+	}
 	s.mu.Lock()
 	if len(s.settling) == 0 {
 		s.mu.Unlock()
@@ -226,6 +274,11 @@ func (s *Source) Run(ctx context.Context) error {
 			_ = sub.Unsubscribe() // fails only on a connection that is closed
 		}
 	}()
+	if s.retries != nil {
+		var retrying sync.WaitGroup
+		defer retrying.Wait()
+		retrying.Go(func() { s.retries.run(ctx) })
+	}
 	for {
 		b := s.bind(ctx)
 		if b == nil {
@@ -363,6 +416,10 @@ func (s *Source) open(b *binding) {
 	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence = time.Now()
+	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
+	if s.lastSeen != nil && !s.lastSeen.stream.Equal(b.incarnation.stream) {
+		s.most = 0
+	}
 	s.lastSeen = &lastSeen{stream: b.incarnation.stream, floor: b.info.AckFloor.Stream}
 	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0))})
 	s.refill()
@@ -441,6 +498,7 @@ func (s *Source) look(ctx context.Context) {
 			Bound: s.refused == "", Detail: s.refused,
 			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)),
 		})
+		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), 0
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)
 		s.warnParked(info)

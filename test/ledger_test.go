@@ -121,7 +121,7 @@ func (w *world) waitDone() {
 	var info *natsjs.ConsumerInfo
 	eventually(w.t, func() bool {
 		info = w.consumer(durable)
-		return info != nil && info.Delivered.Stream >= last && info.NumPending == 0 && info.NumAckPending == 0
+		return info != nil && info.Delivered.Stream >= last && info.NumPending == 0 && info.NumAckPending == 0 && w.waiting() == 0
 	}, func() string {
 		if info == nil {
 			return "the durable to be there"

@@ -30,6 +30,7 @@ func SourceConfig(c config.Consumer) jetstream.ConsumerConfig {
 		Stream: c.Stream, Durable: c.Durable, FilterSubjects: c.FilterSubjects, Manage: jetstream.Manage(c.Manage),
 		Start: start(c.Deliver()), AckWait: c.AckWait, MaxAckPending: c.MaxAckPending, Replicas: c.Replicas,
 		Concurrency: c.Concurrency, Prefetch: c.Prefetch, MaxBytes: c.MaxBytes, AckAsync: c.Ack == "async",
+		RetryStream: c.RetryStream,
 	}
 }
 

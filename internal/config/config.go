@@ -79,6 +79,8 @@ type Consumer struct {
 	Ack string `koanf:"ack" enum:"confirmed,async"`
 	// Retry is the retry schedule.
 	Retry policy.RetryConfig `koanf:"retry"`
+	// RetryStream is where messages wait for a retry that would hold too much of max_ack_pending.
+	RetryStream jetstream.RetryStreamConfig `koanf:"retry_stream"`
 	// Status says which HTTP statuses mean which verdict.
 	Status policy.StatusConfig `koanf:"status"`
 	// Breaker stops pulling while the app fails message after message.

@@ -53,7 +53,8 @@ func DefaultConsumer() Consumer {
 			Jitter:        0.5,
 			RetryAfterMax: 10 * time.Minute,
 		},
-		Breaker: policy.BreakerConfig{Failures: 5, ProbeInterval: time.Second, ProbeMax: 30 * time.Second, Hold: time.Hour},
+		RetryStream: jetstream.RetryStreamConfig{Enabled: true, MaxBytes: 1 << 30},
+		Breaker:     policy.BreakerConfig{Failures: 5, ProbeInterval: time.Second, ProbeMax: 30 * time.Second, Hold: time.Hour},
 		DLQ: jetstream.DeadLetterConfig{
 			Enabled: true,
 			Stream:  "{stream}_DLQ",

@@ -65,6 +65,9 @@ func (c *checker) consumer(p string, one Consumer) {
 		c.fault(p+".max_deliver", "must not be negative; 0 means no limit")
 	}
 	c.notNegative(p+".max_age", one.MaxAge)
+	if one.RetryStream.MaxBytes < 0 {
+		c.fault(p+".retry_stream.max_bytes", "must not be negative; 0 means no limit")
+	}
 	if one.Rate < 0 || math.IsNaN(one.Rate) || math.IsInf(one.Rate, 0) {
 		c.fault(p+".rate", "must be a finite number from 0; 0 means no limit")
 	}

@@ -29,7 +29,7 @@ func (p *Pipeline) settle(a *attempt) {
 		m.Ack()
 		p.settled(a, ResultDrop)
 	case a.decision.Verdict == policy.Retry:
-		m.Nak(a.decision.Delay)
+		m.Retry(a.decision.Delay)
 		p.settled(a, ResultRetry)
 	case a.decision.Verdict == policy.DLQ && p.DLQ:
 		p.graves.add(p.deadLetter(a)) // settled when the DLQ confirmed it

@@ -1,0 +1,68 @@
+package jetstream
+
+import (
+	"errors"
+	"time"
+)
+
+// lend gives so many of the leases, and of their bytes, to the retry stream. What is leased now stays: see within.
+func (s *Source) lend(leases int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lent == leases {
+		return
+	}
+	s.lent, s.lentBytes = leases, bytes
+	s.width = min(s.width, s.limit())
+	s.refill()
+}
+
+// within reports whether no more is leased, or may come, than is left after lending.
+func (s *Source) within() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	coming, lost := s.expected()
+	return len(s.leases)+coming+lost <= s.limit()
+}
+
+// outstanding is how many messages are leased or may come.
+func (s *Source) outstanding() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	coming, lost := s.expected()
+	return len(s.leases) + coming + lost
+}
+
+// pullsNow is how much may be pulled.
+func (s *Source) pullsNow() Pulling {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pulling
+}
+
+// crowded reports whether the messages that wait for a retry hold so much of max_ack_pending that no more should wait there.
+func (s *Source) crowded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bound == nil {
+		return false
+	}
+	most := s.bound.info.Config.MaxAckPending
+	return most >= keepsOrder && (s.parked+s.naks)*100 >= most*parkedMost
+}
+
+var errLeaseLost = errors.New("the lease is lost")
+
+// stillLeased returns an error if a message may be in work elsewhere.
+func (s *Source) stillLeased(m *Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.released || s.expired(m, time.Now()) {
+		return errLeaseLost
+	}
+	return nil
+}
+
+// again reports whether a message was delivered before, to whomever, as far as can be known: a durable that was made anew
+// counts from one again.
+func (s *Source) again(m *Message) bool { return m.Delivered > 1 || m.seenBefore }

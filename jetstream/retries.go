@@ -1,0 +1,330 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// RetryStream keeps messages that wait for a retry while too many of them would hold the durable's max_ack_pending.
+	RetryStream = "sidecar-retries"
+	// retrySubject is where they are, followed by what they are there and the message: see retries.subject.
+	retrySubject = "sidecar.retry."
+
+	// parkedMost is the share of max_ack_pending, in per cent, that messages may hold that wait for a retry.
+	parkedMost = 50
+	// keepsOrder is the max_ack_pending below which a durable is taken to be meant to keep order: nothing is moved.
+	keepsOrder = 10
+	// leastMoved is the shortest delay for which a message is moved: the server's schedules fire a quarter second late at worst.
+	leastMoved = time.Second
+	// doneFor is how long it is kept that a message that was moved is done: longer than its source can deliver it again.
+	doneFor = time.Hour
+	// lendFor is how long leases are kept for the retry stream after there was something to lease.
+	lendFor = 30 * time.Second
+
+	retryWriters = 4
+	retryTick    = 200 * time.Millisecond
+	// retryLook is how often it is looked whether there is a retry stream, which another sidecar may have made.
+	retryLook = 10 * time.Second
+	// comingFor bounds the wait of a message that is to be moved for the retry stream to be made.
+	comingFor = 5 * time.Second
+	// retryTrouble is how long nothing is moved after the retry stream did not take a message.
+	retryTrouble = 10 * time.Second
+)
+
+// retries lets messages wait for a retry in a stream of their own, so that they hold no place of max_ack_pending.
+//
+// A message is moved by storing a copy there, as a schedule of the server; only then is it acked at its durable. When it is
+// due the server stores it under another subject, from where it is leased and handled like any other message, as the one it
+// is a copy of. Its end is stored there too, and only then is the copy acked. So whatever is killed between two steps, the
+// last thing stored about a message says what is to become of a delivery of it: one that something later was stored about
+// is acked without a call.
+type retries struct {
+	main    *Source // whose messages these are
+	source  *Source // of the messages that are due
+	hash    string  // of stream and durable, part of every subject
+	log     *slog.Logger
+	jobs    chan *retryJob
+	wake    chan struct{}
+	stop    chan struct{} // closed when pulling stops for good
+	serving atomic.Bool   // there is a retry stream, or there is to be one
+
+	mu       sync.Mutex
+	wanted   bool // there was something to move
+	stopping bool // stop is closed
+	busy     int  // jobs
+	idle     []chan struct{}
+	moved    uint64        // messages moved
+	notUntil time.Time     // nothing is moved before then
+	full     bool          // the stream has reached MaxBytes
+	skew     time.Duration // how far the server's clock is ahead
+	active   time.Time     // leases are kept for the retry stream until then
+	deferred []*Message    // redelivered, and it is not known whether they were moved
+	blind    time.Time     // that is not asked for before then
+	pulling  Pulling       // of source
+}
+
+func newRetries(main *Source) *retries {
+	sum := fnv.New128a()
+	sum.Write([]byte(main.cfg.Stream + " " + main.cfg.Durable))
+	r := &retries{
+		main: main, hash: hex.EncodeToString(sum.Sum(nil)), log: main.log.With(slog.String("for", "retry stream")),
+		jobs: make(chan *retryJob, 2*main.cfg.Concurrency+2*main.cfg.Prefetch), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	share := max((main.cfg.Concurrency+main.cfg.Prefetch)/4, 1)
+	r.source = NewSource(main.conn, ConsumerConfig{
+		Stream: RetryStream, Durable: "sidecar-" + r.hash,
+		FilterSubjects: []string{r.subject("due", ">")},
+		Manage:         main.cfg.Manage, Start: Start{Policy: natsjs.DeliverAllPolicy},
+		AckWait: 30 * time.Second, MaxAckPending: 10000, Concurrency: share,
+		MaxBytes: main.cfg.MaxBytes / 4,
+	}, r.log)
+	r.source.due = r
+	return r
+}
+
+// subject is where a message is: at (it waits), due (it is to be tried) or done. The key is r.key, or a wildcard.
+func (r *retries) subject(state, key string) string {
+	return retrySubject + state + "." + r.hash + "." + key
+}
+
+// key tells a message from all others of the durable, also from one of the same sequence in a stream made anew.
+func (r *retries) key(m *Message) string {
+	return strconv.FormatInt(m.StreamCreated.UnixNano(), 10) + "." + strconv.FormatUint(m.Sequence, 10)
+}
+
+// run serves the retry stream once there is one, or one is wanted.
+func (r *retries) run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	for range retryWriters {
+		working.Go(func() { r.write(ctx) })
+	}
+	if !r.awaitStream(ctx) {
+		return
+	}
+	r.serving.Store(true)
+	working.Go(func() {
+		if err := r.source.Run(ctx); err != nil {
+			r.log.Error("the retry stream cannot be served", slog.String("error", err.Error()))
+		}
+	})
+	tick := time.NewTicker(retryTick)
+	defer tick.Stop()
+	looked := time.Time{}
+	for ctx.Err() == nil {
+		if now := time.Now(); now.Sub(looked) >= infoEvery {
+			looked = now
+			r.look(ctx)
+		}
+		r.turn()
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case <-r.wake:
+		}
+	}
+}
+
+// awaitStream waits until there is a retry stream or one is wanted; false when ctx ends.
+func (r *retries) awaitStream(ctx context.Context) bool {
+	look := time.NewTicker(retryLook)
+	defer look.Stop()
+	for ctx.Err() == nil {
+		if r.isWanted() {
+			return true
+		}
+		if _, err := r.main.conn.streamInfo(ctx, RetryStream); err == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+		case <-look.C:
+		case <-r.wake:
+		}
+	}
+	return false
+}
+
+func (r *retries) isWanted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted
+}
+
+func (r *retries) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ensure makes the retry stream where it is wanted and missing. It is called before the durable is looked for.
+func (r *retries) ensure(ctx context.Context) error {
+	info, err := r.main.conn.streamInfo(ctx, RetryStream)
+	if errors.Is(err, ErrStreamNotFound) && r.isWanted() && r.main.cfg.Manage != ManageNone {
+		info, err = r.create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Config.AllowMsgSchedules {
+		return fmt.Errorf("stream %s does not allow message schedules (allow_msg_schedules)", RetryStream)
+	}
+	return nil
+}
+
+func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
+	source, err := r.main.conn.streamInfo(ctx, r.main.cfg.Stream)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.main.conn.bounded(ctx, apiTimeout)
+	defer cancel()
+	stream, err := r.main.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+		Name:              RetryStream,
+		Description:       "messages that wait for a retry, moved here by sidecars",
+		Subjects:          []string{retrySubject + ">"},
+		Retention:         natsjs.WorkQueuePolicy,
+		Storage:           natsjs.FileStorage,
+		Replicas:          max(source.Config.Replicas, 1),
+		AllowMsgSchedules: true,
+		AllowMsgTTL:       true,
+		Duplicates:        doneFor,
+	})
+	if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
+		return r.main.conn.streamInfo(ctx, RetryStream) // another sidecar made it just now
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating stream %s: %w", RetryStream, err)
+	}
+	r.log.Info("created the retry stream", slog.String("retry_stream", RetryStream))
+	return stream.CachedInfo(), nil
+}
+
+// look asks for the size of the stream and the server's time.
+func (r *retries) look(ctx context.Context) {
+	info, err := r.main.conn.streamInfo(ctx, RetryStream)
+	if err != nil {
+		return // said by the source
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.full = r.main.cfg.RetryStream.MaxBytes > 0 && info.State.Bytes >= uint64(r.main.cfg.RetryStream.MaxBytes)
+	if !info.TimeStamp.IsZero() {
+		r.skew = time.Until(info.TimeStamp)
+	}
+}
+
+// turn lends leases to the retry stream while there may be something to lease, and offers again what was put off.
+func (r *retries) turn() {
+	now := time.Now()
+	st := r.source.Status()
+	held := r.source.outstanding()
+	r.mu.Lock()
+	if st.Bound && st.Pending+st.AckPending > 0 {
+		r.active = later(r.active, now.Add(lendFor))
+	}
+	active := now.Before(r.active) && !r.stopping
+	deferred := r.deferred
+	r.deferred = nil
+	r.mu.Unlock()
+	for _, m := range deferred {
+		m.source.Requeue(m)
+	}
+	switch {
+	case active:
+		r.main.lend(r.source.cfg.Concurrency, r.source.cfg.MaxBytes)
+	case held == 0 && r.pulls() == PullNothing:
+		r.main.lend(0, 0)
+	}
+	r.follow(active && r.main.within())
+}
+
+// follow lets the retry stream be pulled from as the stream is.
+func (r *retries) follow(may bool) {
+	want := PullNothing
+	if may {
+		want = r.main.pullsNow()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if want != r.pulling {
+		r.pulling = want
+		r.source.Pull(want)
+	}
+}
+
+// pullChanged is told that the stream is pulled from in another way.
+func (r *retries) pullChanged(much Pulling) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if much < r.pulling {
+		r.pulling = much
+		r.source.Pull(much)
+		return
+	}
+	r.nudge()
+}
+
+func (r *retries) pulls() Pulling {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pulling
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// olderThan reports whether the server is of an older version.
+func (c *Conn) olderThan(major, minor int) bool {
+	text, _, _ := strings.Cut(c.nc.ConnectedServerVersion(), "-")
+	parts := strings.Split(text, ".")
+	if len(parts) < 2 {
+		return true
+	}
+	a, err1 := strconv.Atoi(parts[0])
+	b, err2 := strconv.Atoi(parts[1])
+	return err1 != nil || err2 != nil || a < major || a == major && b < minor
+}
+
+// stopPulling ends the pulling from the retry stream; nothing more is moved there.
+func (r *retries) stopPulling(ctx context.Context) {
+	r.mu.Lock()
+	if !r.stopping {
+		r.stopping = true
+		close(r.stop)
+	}
+	r.mu.Unlock()
+	r.source.StopPulling(ctx)
+}
+
+// takeReady returns a message that nobody works on, or nil.
+func (r *retries) takeReady() *Message {
+	if m := r.source.TakeReady(); m != nil {
+		return m
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.deferred) == 0 {
+		return nil
+	}
+	m := r.deferred[0]
+	r.deferred = r.deferred[1:]
+	return m
+}

@@ -1,0 +1,121 @@
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/internal/config"
+)
+
+const retryStream = "sidecar-retries"
+
+// narrow lets a durable have few messages pending, of which long retries soon hold half.
+func narrow(delay time.Duration) option {
+	return consumer(func(c *config.Consumer) {
+		c.MaxAckPending, c.Concurrency, c.Prefetch = 40, 8, 8
+		c.Retry.Initial, c.Retry.Max, c.Retry.Jitter = delay, delay, 0.1
+	})
+}
+
+// waiting is how many messages wait in the retry stream, or are due there.
+func (w *world) waiting() int {
+	w.t.Helper()
+	n := 0
+	for _, e := range w.read(retryStream) {
+		if !strings.Contains(e.subject, ".done.") {
+			n++
+		}
+	}
+	return n
+}
+
+// Messages that wait long for a retry, more than the durable may have pending, hold up no others, nor do they when a sidecar
+// starts over.
+func TestManyRetriesHoldUpNobody(t *testing.T) {
+	for _, retention := range []natsjs.RetentionPolicy{natsjs.LimitsPolicy, natsjs.WorkQueuePolicy} {
+		t.Run(retention.String(), func(t *testing.T) {
+			w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = retention })
+			w.app.on(func(c *call) reply {
+				if c.subject == "orders.bad" {
+					return reply{status: 503}
+				}
+				return reply{status: 200}
+			})
+			const bad = 300
+			for range bad {
+				w.publish("orders.bad", "x")
+			}
+			s := w.running(narrow(time.Hour))
+			eventually(t, func() bool { return w.app.count() == bad }, func() string { return fmt.Sprintf("%d calls, which are %d", bad, w.app.count()) })
+			good := w.publish("orders.good", "x")
+			eventually(t, func() bool { return len(w.app.of(good)) == 1 }, text("the good one to be called"))
+			eventually(t, func() bool { return w.consumer(durable).NumAckPending+w.waiting() == bad }, func() string {
+				return fmt.Sprintf("%d bad ones at the durable and %d in the retry stream to be %d", w.consumer(durable).NumAckPending, w.waiting(), bad)
+			})
+			if n := w.consumer(durable).NumAckPending; n > 36 {
+				t.Errorf("%d of 40 are pending at the durable", n)
+			}
+			if err := s.stop(); err != nil {
+				t.Error(err)
+			}
+			w.running(narrow(time.Hour))
+			good = w.publish("orders.good", "x")
+			eventually(t, func() bool { return len(w.app.of(good)) == 1 }, text("the good one to be called"))
+			if w.app.count() != bad+2 {
+				t.Errorf("%d calls, want %d", w.app.count(), bad+2)
+			}
+		})
+	}
+}
+
+// A message that waits in the retry stream is the same to the app and in the DLQ, and is tried as often as any.
+func TestRetriesOfTheRetryStream(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(func(c *call) reply {
+		if c.subject == "orders.late" && c.nth == 3 {
+			return reply{status: 200}
+		}
+		return reply{status: 503, body: "no"}
+	})
+	for i := range 60 {
+		w.publish("orders.bad", fmt.Sprint("body ", i), "Nats-Msg-Id: id-"+fmt.Sprint(i), "X-Two: a", "X-Two: b", "Nats-Expected-Stream: ORDERS", "x-two: c: d ")
+		w.publish("orders.late", "")
+	}
+	w.running(narrow(time.Second), consumer(func(c *config.Consumer) { c.MaxDeliver = 3 }))
+	w.balance()
+	seen := map[uint64][]call{}
+	for _, c := range w.app.all() {
+		seen[c.seq] = append(seen[c.seq], c)
+	}
+	for seq, calls := range seen {
+		for i, c := range calls {
+			if got := c.header.Get("Nats-Num-Delivered"); got != fmt.Sprint(i+1) {
+				t.Errorf("message %d, call %d: delivered %s", seq, i+1, got)
+			}
+			first := calls[0]
+			for _, h := range []string{"Nats-Subject", "Nats-Stream", "Nats-Consumer", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Msg-Id", "Idempotency-Key", "X-Two", "Nats-Max-Deliver", "Nats-Expected-Stream"} {
+				if got, want := c.header.Values(h), first.header.Values(h); fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("message %d, call %d: %s is %q, was %q", seq, i+1, h, got, want)
+				}
+			}
+			if c.body != first.body {
+				t.Errorf("message %d, call %d: body %q", seq, i+1, c.body)
+			}
+			if i > 0 && c.begun.Sub(calls[i-1].ended) < 900*time.Millisecond {
+				t.Errorf("message %d, call %d came %s after the one before", seq, i+1, c.begun.Sub(calls[i-1].ended))
+			}
+		}
+		if len(calls) != 3 {
+			t.Errorf("message %d was called %d times", seq, len(calls))
+		}
+	}
+	for _, e := range w.dead() {
+		if e.header.Get("Dlq-Deliveries") != "3" || e.header.Get("Dlq-Reason") != "max_deliver" || e.header.Get("X-Two") == "" || e.subject != "dlq.ORDERS.worker.orders.bad" {
+			t.Errorf("entry %s %v", e.subject, e.header)
+		}
+	}
+}
