@@ -156,9 +156,9 @@ func (s *Source) freeLane() *lane {
 
 // pull publishes a pull request.
 func (s *Source) pull(l *lane, batch int, budget int64) {
-	expires := pullExpires
-	if s.retries != nil && s.retries.serving.Load() {
-		expires = lendingExpires
+	expires := s.expires
+	if s.retries != nil && (s.retries.serving.Load() || s.parked+s.naks > 0) {
+		expires = min(expires, lendingExpires)
 	}
 	if limit := s.bound.info.Config.MaxRequestExpires; limit > 0 {
 		expires = min(expires, limit)

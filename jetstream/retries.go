@@ -87,7 +87,7 @@ func newRetries(main *Source) *retries {
 		Stream: RetryStream, Durable: "sidecar-" + r.hash,
 		FilterSubjects: []string{r.subject("due", ">")},
 		Manage:         main.cfg.Manage, Start: Start{Policy: natsjs.DeliverAllPolicy},
-		AckWait: 30 * time.Second, MaxAckPending: 10000, Concurrency: share,
+		AckWait: main.cfg.AckWait, MaxAckPending: 10000, Concurrency: share,
 		MaxBytes: main.cfg.MaxBytes / 4,
 	}, r.log)
 	r.source.due = r

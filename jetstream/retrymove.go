@@ -256,7 +256,7 @@ func (r *retries) superseded(ctx context.Context, m *Message) (yes bool) {
 	last, err := r.last(ctx, m)
 	switch {
 	case ctx.Err() != nil:
-		return false // stopping: it is handed back
+		r.putOff(m) // stopping: it is handed back
 	case err != nil:
 		r.main.conn.complain("retry look "+r.hash, "it is not known whether a message waits in the retry stream, asking on",
 			slog.String("stream", r.main.cfg.Stream), slog.String("consumer", r.main.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))

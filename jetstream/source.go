@@ -43,6 +43,7 @@ type Source struct {
 	settling  map[*Message]struct{} // verdicts that are not confirmed yet
 	bytes     int64                 // of all leases
 	width     int                   // how many leases are allowed now
+	expires   time.Duration         // how long a pull request waits at the server
 	lanes     []*lane
 	ghosts    []*lane    // requests that are gone and may have been sent messages that did not arrive
 	held      []*Message // arrived in doubt, not offered to the workers
@@ -102,6 +103,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		leases:   map[uint64]*Message{},
 		settling: map[*Message]struct{}{},
 		width:    1,
+		expires:  pullExpires,
 	}
 	s.touched.init()
 	if cfg.RetryStream.Enabled && s.limit() > 1 {

@@ -26,6 +26,7 @@ type bench struct {
 	conn   *Conn
 	source *Source
 	stop   func()
+	short  time.Duration // how long its pull requests wait; 0: as long as ever
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -94,6 +95,9 @@ func (b *bench) config() ConsumerConfig {
 func (b *bench) run(cfg ConsumerConfig) {
 	b.t.Helper()
 	b.source = NewSource(b.conn, cfg, quiet())
+	if b.short > 0 {
+		b.source.expires = b.short
+	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	var done sync.WaitGroup
 	done.Go(func() {

@@ -1,0 +1,286 @@
+package jetstream
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// retryConfig is a consumer of which one message in wait is half of what may be pending.
+func (b *bench) retryConfig() ConsumerConfig {
+	cfg := b.config()
+	cfg.AckWait, cfg.MaxAckPending, cfg.Prefetch = time.Second, 10, 4
+	cfg.RetryStream = RetryStreamConfig{Enabled: true}
+	return cfg
+}
+
+// runRetrying starts a source whose pull requests are short, so that leases are soon lent.
+func (b *bench) runRetrying(cfg ConsumerConfig) {
+	b.t.Helper()
+	b.short = time.Second
+	b.run(cfg)
+}
+
+// crowd publishes n messages, and has so many of them wait at the durable that others are moved.
+func (b *bench) crowd() {
+	b.t.Helper()
+	b.publish(5)
+	for range 5 {
+		b.next().Nak(time.Hour)
+	}
+	b.eventually("half of what may be pending waits", b.source.crowded)
+}
+
+// moved moves a message and waits until it has left the durable.
+func (b *bench) moved(m *Message, delay time.Duration) {
+	b.t.Helper()
+	m.Retry(delay)
+	b.eventually("it has left the durable", func() bool { return b.info().NumAckPending == 5 && len(b.stored("at"))+len(b.stored("due")) > 0 })
+}
+
+// stored lists the sequences of what the retry stream has of one kind.
+func (b *bench) stored(kind string) []uint64 {
+	b.t.Helper()
+	stream, err := b.js.Stream(b.ctx, RetryStream)
+	if err != nil {
+		return nil
+	}
+	var all []uint64
+	for seq := stream.CachedInfo().State.FirstSeq; seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		if m, err := stream.GetMsg(b.ctx, seq); err == nil && strings.HasPrefix(m.Subject, retrySubject+kind+".") {
+			all = append(all, seq)
+		}
+	}
+	return all
+}
+
+// nothing holds that no message comes for a while.
+func (b *bench) nothing(d time.Duration) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, d)
+	defer cancel()
+	if m := b.source.Next(ctx); m != nil {
+		b.t.Fatalf("message %d came, delivery %d, %d in the retry stream", m.Sequence, m.Delivered, m.repeats)
+	}
+}
+
+// nothingUntil holds that no message comes until a condition is true, and for a while after.
+func (b *bench) nothingUntil(what string, cond func() bool) {
+	b.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !cond(); {
+		b.nothing(20 * time.Millisecond)
+		if time.Now().After(end) {
+			b.t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+	b.nothing(300 * time.Millisecond)
+}
+
+func TestRetryStreamBringsTheSameMessage(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	m := b.next()
+	b.moved(m, time.Second)
+	again := b.next()
+	if again.Sequence != m.Sequence || again.Subject != m.Subject || string(again.Body) != string(m.Body) || again.Delivered != 2 ||
+		!again.Stored.Equal(m.Stored) || !again.StreamCreated.Equal(m.StreamCreated) || again.Fresh() {
+		t.Errorf("came back as %+v, was %+v", again, m)
+	}
+	again.Ack()
+	b.eventually("it is done", func() bool {
+		return len(b.stored("at"))+len(b.stored("due")) == 0 && len(b.stored("done")) == 1 && b.source.Flush(b.ctx) == 0
+	})
+}
+
+// Killed after a message was stored in the retry stream, and before it was acked at the durable: the delivery that follows is
+// acked without a call, before the copy is due, while it is, and after it is done.
+func TestKilledWhileMoving(t *testing.T) {
+	for _, when := range []string{"waits", "due", "done"} {
+		t.Run(when, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.runRetrying(b.retryConfig())
+			b.crowd()
+			b.publish(1)
+			b.moved(b.next(), time.Hour) // so that there is a retry stream
+			b.publish(1)
+			m := b.next()
+			due := time.Now().Add(time.Hour)
+			if when != "waits" {
+				due = time.Now()
+			}
+			r := b.source.retries
+			b.must(nil, r.publish(b.ctx, r.waiting(m, due)))
+			switch when {
+			case "due":
+				b.eventually("it is due", func() bool { return len(b.stored("due")) == 1 })
+			case "done":
+				b.eventually("it is due", func() bool { return len(b.stored("due")) == 1 })
+				b.next().Ack()
+				b.eventually("it is done", func() bool { return len(b.stored("done")) == 1 })
+			}
+			b.stop() // as if it were killed: the lease is not given back
+			b.runRetrying(b.retryConfig())
+			if when == "due" {
+				again := b.next()
+				if again.source != b.source.retries.source || again.Sequence != m.Sequence {
+					t.Fatalf("message %d came", again.Sequence)
+				}
+				again.Ack()
+			}
+			b.nothingUntil("the delivery after the ack wait is acked", func() bool { return b.info().NumAckPending == 5 })
+		})
+	}
+}
+
+// Killed after a message of the retry stream was moved again, or its end was stored there, and before it was acked there: the
+// delivery that follows is acked without a call.
+func TestKilledInTheRetryStream(t *testing.T) {
+	for _, when := range []string{"moved again", "done"} {
+		t.Run(when, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.runRetrying(b.retryConfig())
+			b.crowd()
+			b.publish(1)
+			b.moved(b.next(), time.Second)
+			m := b.next()
+			r := b.source.retries
+			if when == "done" {
+				b.must(nil, r.publish(b.ctx, r.over(m)))
+			} else {
+				b.must(nil, r.publish(b.ctx, r.waiting(m, time.Now().Add(time.Hour))))
+			}
+			m.source.settle(m, handBack) // as the ack wait would
+			b.nothingUntil("the delivery that follows is acked", func() bool { return len(b.stored("due")) == 0 })
+			if n := len(b.stored("at")); n != map[string]int{"moved again": 1}[when] {
+				t.Errorf("%d wait in the retry stream", n)
+			}
+		})
+	}
+}
+
+// Of two copies that are due of one message the later one counts.
+func TestLaterCopyCounts(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	b.moved(b.next(), time.Second)
+	first := b.next()
+	r := b.source.retries
+	r.source.mu.Lock()
+	r.source.width = 2
+	r.source.mu.Unlock()
+	b.must(nil, r.publish(b.ctx, r.waiting(first, time.Now())))
+	second := b.next()
+	if second.Sequence != first.Sequence || second.Delivered != first.Delivered+1 {
+		t.Fatalf("message %d, delivery %d", second.Sequence, second.Delivered)
+	}
+	first.source.settle(first, handBack)
+	b.nothingUntil("the earlier one is acked", func() bool { return len(b.stored("due")) == 1 })
+	second.Ack()
+	b.nothingUntil("the later one is done", func() bool { return len(b.stored("due")) == 0 })
+}
+
+// A durable that was deleted and made again delivers what was moved once more, as if for the first time.
+func TestMovedBeforeTheDurableWasMadeAnew(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	b.moved(b.next(), time.Hour)
+	b.must(nil, b.js.DeleteConsumer(b.ctx, "S", "d"))
+	var came []uint64
+	for range 5 {
+		m := b.next()
+		came = append(came, m.Sequence)
+		m.Ack()
+	}
+	slices.Sort(came)
+	if !slices.Equal(came, []uint64{1, 2, 3, 4, 5}) {
+		t.Errorf("came: %v", came)
+	}
+	b.nothingUntil("all is acked", func() bool { return b.info().NumAckPending == 0 && b.info().AckFloor.Stream == 6 })
+}
+
+// The leases of the stream and of the retry stream are never more than the bound, whichever has much to bring.
+func TestRetryStreamSharesTheLeases(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.retryConfig()
+	cfg.MaxAckPending = 30
+	b.runRetrying(cfg)
+	b.publish(15)
+	for range 15 {
+		b.next().Nak(time.Hour)
+	}
+	b.eventually("half of what may be pending waits", b.source.crowded)
+	b.publish(40)
+	for range 40 {
+		b.next().Retry(1500 * time.Millisecond)
+	}
+	b.publish(40)
+	var held []*Message
+	both := map[*Source]int{}
+	leased := func() int {
+		n := b.info().NumAckPending - 15
+		if cons, err := b.js.Consumer(b.ctx, RetryStream, b.source.retries.source.cfg.Durable); err == nil {
+			n += cons.CachedInfo().NumAckPending
+		}
+		return n
+	}
+	for end := time.Now().Add(30 * time.Second); both[b.source]+both[b.source.retries.source] < 80 && time.Now().Before(end); {
+		ctx, cancel := context.WithTimeout(b.ctx, 100*time.Millisecond)
+		m := b.source.Next(ctx)
+		cancel()
+		if m != nil {
+			both[m.source]++
+			held = append(held, m)
+		}
+		if n := leased(); n > 8 {
+			t.Fatalf("%d messages are leased, of which the bound is 8", n)
+		}
+		if m == nil || len(held) == 4 {
+			for _, m := range held {
+				m.Ack()
+			}
+			held = nil
+		}
+	}
+	if both[b.source] != 40 || both[b.source.retries.source] != 40 {
+		t.Errorf("%d came from the stream and %d from the retry stream, want 40 and 40", both[b.source], both[b.source.retries.source])
+	}
+}
+
+// What is not on its way to the retry stream yet at a stop waits at the durable.
+func TestStopWhileMoving(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	m := b.next()
+	b.source.StopPulling(b.ctx)
+	m.Retry(time.Hour)
+	if n := b.source.Flush(b.ctx); n != 0 {
+		t.Errorf("%d verdicts are not confirmed", n)
+	}
+	if n := b.info().NumAckPending; n != 6 {
+		t.Errorf("%d wait at the durable, want 6", n)
+	}
+}
+
+func TestOlderThan(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	for _, c := range []struct {
+		major, minor int
+		want         bool
+	}{{2, 10, false}, {2, 12, false}, {1, 99, false}, {2, 999, true}, {3, 0, true}} {
+		if got := b.conn.olderThan(c.major, c.minor); got != c.want {
+			t.Errorf("%s is older than %d.%d: %v", b.nc.ConnectedServerVersion(), c.major, c.minor, got)
+		}
+	}
+}
