@@ -10,7 +10,10 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// retryConfig is a consumer of which one message in wait is half of what may be pending.
+// crowd is how many messages wait at the durable: a little more than half of what may be pending.
+const crowd = 6
+
+// retryConfig is a consumer of which few messages may be pending.
 func (b *bench) retryConfig() ConsumerConfig {
 	cfg := b.config()
 	cfg.AckWait, cfg.MaxAckPending, cfg.Prefetch = time.Second, 10, 4
@@ -25,11 +28,11 @@ func (b *bench) runRetrying(cfg ConsumerConfig) {
 	b.run(cfg)
 }
 
-// crowd publishes n messages, and has so many of them wait at the durable that others are moved.
+// crowd has so many messages wait at the durable that others are moved.
 func (b *bench) crowd() {
 	b.t.Helper()
-	b.publish(5)
-	for range 5 {
+	b.publish(crowd)
+	for range crowd {
 		b.next().Nak(time.Hour)
 	}
 	b.eventually("half of what may be pending waits", b.source.crowded)
@@ -39,7 +42,7 @@ func (b *bench) crowd() {
 func (b *bench) moved(m *Message, delay time.Duration) {
 	b.t.Helper()
 	m.Retry(delay)
-	b.eventually("it has left the durable", func() bool { return b.info().NumAckPending == 5 && len(b.stored("at"))+len(b.stored("due")) > 0 })
+	b.eventually("it has left the durable", func() bool { return b.info().NumAckPending == crowd && len(b.stored("at"))+len(b.stored("due")) > 0 })
 }
 
 // stored lists the sequences of what the retry stream has of one kind.
@@ -133,7 +136,7 @@ func TestKilledWhileMoving(t *testing.T) {
 				}
 				again.Ack()
 			}
-			b.nothingUntil("the delivery after the ack wait is acked", func() bool { return b.info().NumAckPending == 5 })
+			b.nothingUntil("the delivery after the ack wait is acked", func() bool { return b.info().NumAckPending == crowd })
 		})
 	}
 }
@@ -196,16 +199,16 @@ func TestMovedBeforeTheDurableWasMadeAnew(t *testing.T) {
 	b.moved(b.next(), time.Hour)
 	b.must(nil, b.js.DeleteConsumer(b.ctx, "S", "d"))
 	var came []uint64
-	for range 5 {
+	for range crowd {
 		m := b.next()
 		came = append(came, m.Sequence)
 		m.Ack()
 	}
 	slices.Sort(came)
-	if !slices.Equal(came, []uint64{1, 2, 3, 4, 5}) {
+	if !slices.Equal(came, []uint64{1, 2, 3, 4, 5, 6}) {
 		t.Errorf("came: %v", came)
 	}
-	b.nothingUntil("all is acked", func() bool { return b.info().NumAckPending == 0 && b.info().AckFloor.Stream == 6 })
+	b.nothingUntil("all is acked", func() bool { return b.info().NumAckPending == 0 && b.info().AckFloor.Stream == crowd+1 })
 }
 
 // The leases of the stream and of the retry stream are never more than the bound, whichever has much to bring.
@@ -214,8 +217,8 @@ func TestRetryStreamSharesTheLeases(t *testing.T) {
 	cfg := b.retryConfig()
 	cfg.MaxAckPending = 30
 	b.runRetrying(cfg)
-	b.publish(15)
-	for range 15 {
+	b.publish(18)
+	for range 18 {
 		b.next().Nak(time.Hour)
 	}
 	b.eventually("half of what may be pending waits", b.source.crowded)
@@ -227,7 +230,7 @@ func TestRetryStreamSharesTheLeases(t *testing.T) {
 	var held []*Message
 	both := map[*Source]int{}
 	leased := func() int {
-		n := b.info().NumAckPending - 15
+		n := b.info().NumAckPending - 18
 		if cons, err := b.js.Consumer(b.ctx, RetryStream, b.source.retries.source.cfg.Durable); err == nil {
 			n += cons.CachedInfo().NumAckPending
 		}
@@ -268,8 +271,8 @@ func TestStopWhileMoving(t *testing.T) {
 	if n := b.source.Flush(b.ctx); n != 0 {
 		t.Errorf("%d verdicts are not confirmed", n)
 	}
-	if n := b.info().NumAckPending; n != 6 {
-		t.Errorf("%d wait at the durable, want 6", n)
+	if n := b.info().NumAckPending; n != crowd+1 {
+		t.Errorf("%d wait at the durable, want %d", n, crowd+1)
 	}
 }
 
