@@ -215,6 +215,9 @@ func (k *checker) permissions(ctx context.Context) {
 	if get := p + "STREAM.MSG.GET." + s; !k.mayPublish(ctx, &nats.Msg{Subject: get, Data: []byte("?")}) {
 		k.add(Warning, what, "the user may not publish to "+get, "grant it: without it messages that the server gives up on cannot be dead-lettered")
 	}
+	if k.cfg.RetryStream.Enabled && !k.conn.olderThan(2, 12) && k.retry() {
+		k.add(Warning, what, "the user may not use the stream "+RetryStream, "grant it: without it new messages have to wait when messages that wait for a retry hold all of max_ack_pending")
+	}
 	if k.mark() {
 		k.add(Warning, what, "the user may not use the bucket "+StateBucket, "grant it: without it a message that kills its process again and again is never dead-lettered")
 	}
@@ -237,6 +240,22 @@ func (k *checker) mark() bool {
 		}
 	}
 	return k.cfg.Manage != ManageNone && !k.mayPublish(ctx, &nats.Msg{Subject: p + "STREAM.CREATE.KV_" + StateBucket, Data: []byte("?")})
+}
+
+// retry reports whether messages cannot wait in the retry stream.
+func (k *checker) retry() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), apiTimeout)
+	defer cancel()
+	p := k.conn.prefix
+	msgs := []*nats.Msg{
+		{Subject: retrySubject + "check", Header: nats.Header{natsjs.ExpectedStreamHeader: {"no-such-stream"}}},
+		{Subject: p + "STREAM.INFO." + RetryStream},
+		{Subject: p + "STREAM.MSG.GET." + RetryStream, Data: []byte("?")},
+	}
+	if k.cfg.Manage != ManageNone {
+		msgs = append(msgs, &nats.Msg{Subject: p + "STREAM.CREATE." + RetryStream, Data: []byte("?")})
+	}
+	return slices.ContainsFunc(msgs, func(msg *nats.Msg) bool { return !k.mayPublish(ctx, msg) })
 }
 
 // mayPublish reports whether a publish is allowed. The server tells of a violation before it answers the flush.

@@ -38,9 +38,10 @@ const (
 	// retryLook is how often it is looked whether there is a retry stream, which another sidecar may have made.
 	retryLook = 10 * time.Second
 	// comingFor bounds the wait of a message that is to be moved for the retry stream to be made.
-	comingFor = 5 * time.Second
-	// retryTrouble is how long nothing is moved after the retry stream did not take a message.
-	retryTrouble = 10 * time.Second
+	comingFor = 2 * time.Second
+	// retryTrouble is how long nothing is moved after the retry stream did not take a message; it doubles up to retryTroubleMost.
+	retryTrouble     = 10 * time.Second
+	retryTroubleMost = 5 * time.Minute
 )
 
 // retries lets messages wait for a retry in a stream of their own, so that they hold no place of max_ack_pending.
@@ -60,6 +61,8 @@ type retries struct {
 	stop    chan struct{} // closed when pulling stops for good
 	serving atomic.Bool   // there is a retry stream, or there is to be one
 
+	looked time.Time // owned by run
+
 	mu       sync.Mutex
 	wanted   bool // there was something to move
 	stopping bool // stop is closed
@@ -67,6 +70,7 @@ type retries struct {
 	idle     []chan struct{}
 	moved    uint64        // messages moved
 	notUntil time.Time     // nothing is moved before then
+	trouble  time.Duration // how long the last failure made it wait; 0 after a success
 	full     bool          // the stream has reached MaxBytes
 	skew     time.Duration // how far the server's clock is ahead
 	active   time.Time     // leases are kept for the retry stream until then
@@ -111,50 +115,65 @@ func (r *retries) run(ctx context.Context) {
 	for range retryWriters {
 		working.Go(func() { r.write(ctx) })
 	}
-	if !r.awaitStream(ctx) {
-		return
-	}
-	r.serving.Store(true)
-	working.Go(func() {
-		if err := r.source.Run(ctx); err != nil {
-			r.log.Error("the retry stream cannot be served", slog.String("error", err.Error()))
-		}
-	})
-	tick := time.NewTicker(retryTick)
-	defer tick.Stop()
-	looked := time.Time{}
-	for ctx.Err() == nil {
-		if now := time.Now(); now.Sub(looked) >= infoEvery {
-			looked = now
+	for every := retryLook; ctx.Err() == nil; {
+		switch {
+		case r.serving.Load():
 			r.look(ctx)
+			r.turn()
+			every = retryTick
+		case r.isWanted(), r.exists(ctx):
+			r.serving.Store(true)
+			working.Go(func() {
+				if err := r.source.Run(ctx); err != nil {
+					r.log.Error("the retry stream cannot be served", slog.String("error", err.Error()))
+				}
+			})
+			continue
 		}
-		r.turn()
+		wait := time.NewTimer(r.pause(every))
 		select {
 		case <-ctx.Done():
-		case <-tick.C:
+		case <-wait.C:
 		case <-r.wake:
 		}
+		wait.Stop()
+		r.offerAgain()
 	}
 }
 
-// awaitStream waits until there is a retry stream or one is wanted; false when ctx ends.
-func (r *retries) awaitStream(ctx context.Context) bool {
-	look := time.NewTicker(retryLook)
-	defer look.Stop()
-	for ctx.Err() == nil {
-		if r.isWanted() {
-			return true
-		}
-		if _, err := r.main.conn.streamInfo(ctx, RetryStream); err == nil {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-		case <-look.C:
-		case <-r.wake:
-		}
+// exists asks whether there is a retry stream, now and then.
+func (r *retries) exists(ctx context.Context) bool {
+	if time.Since(r.looked) < retryLook {
+		return false
 	}
-	return false
+	r.looked = time.Now()
+	_, err := r.main.conn.streamInfo(ctx, RetryStream)
+	return err == nil
+}
+
+// pause is how long to wait until the next round: not long while deliveries are put off.
+func (r *retries) pause(most time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.deferred) > 0 {
+		return min(most, max(time.Until(r.blind), retryTick))
+	}
+	return most
+}
+
+// offerAgain gives deliveries that were put off back to the workers.
+func (r *retries) offerAgain() {
+	r.mu.Lock()
+	if time.Now().Before(r.blind) {
+		r.mu.Unlock()
+		return
+	}
+	deferred := r.deferred
+	r.deferred = nil
+	r.mu.Unlock()
+	for _, m := range deferred {
+		m.source.Requeue(m)
+	}
 }
 
 func (r *retries) isWanted() bool {
@@ -213,8 +232,12 @@ func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
-// look asks for the size of the stream and the server's time.
+// look asks now and then for the size of the stream and the server's time.
 func (r *retries) look(ctx context.Context) {
+	if time.Since(r.looked) < infoEvery {
+		return
+	}
+	r.looked = time.Now()
 	info, err := r.main.conn.streamInfo(ctx, RetryStream)
 	if err != nil {
 		return // said by the source
@@ -227,7 +250,7 @@ func (r *retries) look(ctx context.Context) {
 	}
 }
 
-// turn lends leases to the retry stream while there may be something to lease, and offers again what was put off.
+// turn lends leases to the retry stream while there may be something to lease.
 func (r *retries) turn() {
 	now := time.Now()
 	st := r.source.Status()
@@ -237,12 +260,7 @@ func (r *retries) turn() {
 		r.active = later(r.active, now.Add(lendFor))
 	}
 	active := now.Before(r.active) && !r.stopping
-	deferred := r.deferred
-	r.deferred = nil
 	r.mu.Unlock()
-	for _, m := range deferred {
-		m.source.Requeue(m)
-	}
 	switch {
 	case active:
 		r.main.lend(r.source.cfg.Concurrency, r.source.cfg.MaxBytes)
@@ -276,6 +294,12 @@ func (r *retries) pullChanged(much Pulling) {
 		return
 	}
 	r.nudge()
+}
+
+func (r *retries) movedSoFar() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.moved
 }
 
 func (r *retries) pulls() Pulling {

@@ -287,3 +287,43 @@ func TestOlderThan(t *testing.T) {
 		}
 	}
 }
+
+// A delivery is put off while it cannot be known whether its message was moved, and comes again, also where there is no retry
+// stream. It stays leased meanwhile; a stop hands it back.
+func TestDeliveryThatIsPutOff(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.publish(2)
+	for range 2 {
+		b.next().Nak(10 * time.Millisecond)
+	}
+	r := b.source.retries
+	blind := func(until time.Time) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.blind = until
+	}
+	putOff := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.deferred)
+	}
+	blind(time.Now().Add(2 * time.Second)) // two ack waits
+	b.nothingUntil("both are put off", func() bool { return putOff() == 2 })
+	m, last := b.next(), b.next()
+	if m.Delivered != 2 || last.Delivered != 2 {
+		t.Errorf("deliveries %d and %d came, want 2 and 2: a lease was lost", m.Delivered, last.Delivered)
+	}
+	m.Ack()
+	blind(time.Now().Add(time.Hour))
+	last.Nak(10 * time.Millisecond)
+	b.nothingUntil("it is put off", func() bool { return putOff() == 1 })
+	b.source.StopPulling(b.ctx)
+	if last = b.source.TakeReady(); last == nil {
+		t.Fatal("a stop does not find it")
+	}
+	last.HandBack()
+	if n := b.source.Flush(b.ctx); n != 0 {
+		t.Errorf("%d verdicts are not confirmed", n)
+	}
+}

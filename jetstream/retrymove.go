@@ -115,7 +115,7 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 		err = r.publish(ctx, r.waiting(m, j.due))
 	}
 	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, errStopped) {
+		if ctx.Err() == nil && !errors.Is(err, errStopped) && !errors.Is(err, errPaused) {
 			r.failed(err)
 		}
 		m.Nak(time.Until(j.due))
@@ -123,6 +123,7 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 	}
 	r.mu.Lock()
 	r.moved++
+	r.trouble = 0
 	r.active = later(r.active, j.due.Add(lendFor))
 	r.mu.Unlock()
 	m.source.settle(m, "+ACK")
@@ -148,7 +149,10 @@ func (r *retries) end(ctx context.Context, j *retryJob) {
 	}
 }
 
-var errStopped = errors.New("stopping")
+var (
+	errStopped = errors.New("stopping")
+	errPaused  = errors.New("the retry stream is not used for a while")
+)
 
 // ready waits until the retry stream is served, which it may have to be made for.
 func (r *retries) ready(ctx context.Context) error {
@@ -160,6 +164,9 @@ func (r *retries) ready(ctx context.Context) error {
 		st := r.source.Status()
 		if st.Bound {
 			return nil
+		}
+		if r.paused() {
+			return errPaused
 		}
 		select {
 		case <-r.stop:
@@ -174,10 +181,20 @@ func (r *retries) ready(ctx context.Context) error {
 // failed lets messages wait at the durable for a while.
 func (r *retries) failed(err error) {
 	r.mu.Lock()
-	r.notUntil = time.Now().Add(retryTrouble)
+	if now := time.Now(); now.After(r.notUntil) { // the others that wait fail for the same reason
+		r.trouble = min(max(2*r.trouble, retryTrouble), retryTroubleMost)
+		r.notUntil = now.Add(r.trouble)
+	}
 	r.mu.Unlock()
 	r.main.conn.complain("retry stream "+r.hash, "a message cannot wait in the retry stream, it waits at the durable",
 		slog.String("stream", r.main.cfg.Stream), slog.String("consumer", r.main.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
+}
+
+// paused reports whether nothing is moved now, after a failure.
+func (r *retries) paused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.notUntil)
 }
 
 // publish stores a message in the retry stream.
@@ -230,6 +247,11 @@ func (r *retries) last(ctx context.Context, m *Message) (uint64, error) {
 		} `json:"message"`
 	}
 	subject := "STREAM.MSG.GET." + RetryStream
+	if r.main.conn.denied(r.main.conn.prefix + subject) {
+		return 0, nil // and so it is for every sidecar of this user: nothing was moved
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastTimeout)
+	defer cancel()
 	err = r.main.conn.api(ctx, subject, request, &answer)
 	var refused *natsjs.APIError
 	switch {
@@ -238,7 +260,7 @@ func (r *retries) last(ctx context.Context, m *Message) (uint64, error) {
 	case errors.As(err, &refused) && (refused.ErrorCode == errMessageNotFound || refused.ErrorCode == natsjs.JSErrCodeStreamNotFound):
 		return 0, nil
 	case r.main.conn.denied(r.main.conn.prefix + subject):
-		return 0, nil // and so it is for every sidecar of this user: nothing was moved
+		return 0, nil
 	}
 	return 0, err
 }
@@ -272,6 +294,9 @@ func (r *retries) superseded(ctx context.Context, m *Message) (yes bool) {
 	return true
 }
 
+// lastTimeout bounds the question what was stored last about a message.
+const lastTimeout = time.Second
+
 // blindFor is the pause after it could not be asked for what was stored about a message.
 const blindFor = time.Second
 
@@ -285,4 +310,5 @@ func (r *retries) putOff(m *Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.deferred = append(r.deferred, m)
+	r.nudge()
 }

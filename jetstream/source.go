@@ -92,6 +92,7 @@ type Status struct {
 	Detail     string // why it is not bound
 	Pending    uint64 // not yet delivered
 	AckPending uint64 // delivered and not settled, by any client of the durable
+	Moved      uint64 // messages moved to the retry stream so far
 }
 
 // NewSource prepares to serve a durable. It starts nothing: see Run.
@@ -117,7 +118,13 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 func (s *Source) limit() int { return s.cfg.Concurrency + s.cfg.Prefetch - s.lent }
 
 // Status is what is known now.
-func (s *Source) Status() Status { return *s.status.Load() }
+func (s *Source) Status() Status {
+	st := *s.status.Load()
+	if s.retries != nil {
+		st.Moved = s.retries.movedSoFar()
+	}
+	return st
+}
 
 // Leased is the number of messages leased now.
 func (s *Source) Leased() int {
@@ -514,7 +521,7 @@ func (s *Source) warnParked(info *natsjs.ConsumerInfo) {
 	if most <= 0 || info.NumAckPending*100 < most*parkedWarning {
 		return
 	}
-	s.conn.complain("parked "+s.cfg.Stream+" "+s.cfg.Durable, "most of max_ack_pending is held by messages that wait for a retry or are in work: new ones will have to wait",
+	s.conn.complain("parked "+s.cfg.Stream+" "+s.cfg.Durable, "most of max_ack_pending is held by messages that wait for a retry or are in work: new ones will have to wait; raise it, or let retries wait in the retry stream (retry_stream.enabled, nats-server 2.12)",
 		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable),
 		slog.Int("ack_pending", info.NumAckPending), slog.Int("leased_here", len(s.leases)), slog.Int("max_ack_pending", most))
 }

@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
 )
 
 const retryStream = "sidecar-retries"
@@ -117,5 +119,88 @@ func TestRetriesOfTheRetryStream(t *testing.T) {
 		if e.header.Get("Dlq-Deliveries") != "3" || e.header.Get("Dlq-Reason") != "max_deliver" || e.header.Get("X-Two") == "" || e.subject != "dlq.ORDERS.worker.orders.bad" {
 			t.Errorf("entry %s %v", e.subject, e.header)
 		}
+	}
+}
+
+// Sidecars that are killed while messages move to the retry stream and back lose nothing and dead-letter nothing twice, and
+// call what was leased again, but no more.
+func TestKillsAroundTheRetryStream(t *testing.T) {
+	for _, retention := range []natsjs.RetentionPolicy{natsjs.LimitsPolicy, natsjs.WorkQueuePolicy} {
+		t.Run(retention.String(), func(t *testing.T) {
+			w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = retention })
+			w.app.on(mixed)
+			for range 40 {
+				for _, kind := range []string{"good", "bad", "flaky", "dead", "drop"} {
+					w.publish("orders."+kind, "x")
+				}
+			}
+			env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_MAX_DELIVER=3", "SIDECAR_CONSUMERS_0_CONCURRENCY=4",
+				"SIDECAR_CONSUMERS_0_PREFETCH=4", "SIDECAR_LOG_LEVEL=warn", "SIDECAR_CONSUMERS_0_MAX_ACK_PENDING=16", "SIDECAR_CONSUMERS_0_DEDUPE_STORE=off",
+				"SIDECAR_CONSUMERS_0_RETRY_INITIAL=1100ms", "SIDECAR_CONSUMERS_0_RETRY_MAX=1500ms", "SIDECAR_CONSUMERS_0_RETRY_JITTER=0")
+			kills := 0
+			for ; kills < 6 && !(w.done() && w.waiting() == 0); kills++ {
+				one, two := start(t, env...), start(t, env...)
+				calls := w.app.count() + 20 + rand.N(40)
+				eventually(t, func() bool { return w.app.count() >= calls || w.done() && w.waiting() == 0 }, func() string { return "calls:\n" + one.log.String() })
+				time.Sleep(rand.N(5 * time.Millisecond)) // at any moment
+				one.kill()
+				time.Sleep(rand.N(50 * time.Millisecond))
+				two.kill()
+			}
+			w.running(narrow(time.Second), consumer(func(c *config.Consumer) { c.MaxDeliver, c.AckWait, c.MaxAckPending = 3, time.Second, 16 }))
+			w.balanceAfterKills()
+			w.fates()
+			if len(w.read(retryStream)) == 0 {
+				t.Error("nothing was in the retry stream")
+			}
+			extra := w.app.count() - (40 + 40 + 40 + 2*40 + 3*40) // good, bad, drop, flaky, dead
+			if most := kills * 2 * 8; extra > most {
+				t.Errorf("%d calls too many after %d kills of processes that lease 8 each", extra, 2*kills)
+			}
+		})
+	}
+}
+
+// Where the retry stream may not be used, retries wait at the durable.
+func TestRetriesWithoutTheRetryStream(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(func(c *call) reply {
+		if c.nth == 1 {
+			return reply{status: 503}
+		}
+		return reply{status: 200}
+	})
+	w.streamOf(natsjs.StreamConfig{Name: retryStream, Subjects: []string{"sidecar.retry.>"}}) // without schedules
+	for range 100 {
+		w.publish("orders.a", "x")
+	}
+	s := w.running(narrow(time.Second))
+	w.balance()
+	if !strings.Contains(s.log.String(), "allow_msg_schedules") {
+		t.Error("the log does not say what the retry stream lacks")
+	}
+}
+
+// Without permission for the retry stream retries wait at the durable too, and none of them longer.
+func TestRetriesWithoutPermissionForTheRetryStream(t *testing.T) {
+	w := newWorldOn(t, localnats.Options{Config: `
+		authorization { users = [
+			{user: test, password: test}
+			{user: some, password: some, permissions: {publish: {deny: ["sidecar.retry.>", "$JS.API.STREAM.*.sidecar-retries", "$JS.API.STREAM.MSG.GET.sidecar-retries"]}}}
+		] }
+		no_auth_user: test`})
+	w.app.on(func(c *call) reply {
+		if c.nth == 1 {
+			return reply{status: 503}
+		}
+		return reply{status: 200}
+	})
+	for range 100 {
+		w.publish("orders.a", "x")
+	}
+	w.running(narrow(time.Second), func(c *config.Config) { c.NATS.User, c.NATS.Password = "some", "some" })
+	w.balance()
+	if w.streamInfo(retryStream) != nil {
+		t.Error("there is a retry stream")
 	}
 }

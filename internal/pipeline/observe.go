@@ -63,6 +63,7 @@ type Status struct {
 	Leased     int    // messages leased by this process, in flight included
 	Pending    uint64 // messages in the stream not yet delivered (num_pending)
 	AckPending uint64 // delivered and not settled (num_ack_pending), by any sidecar of the durable
+	Moved      uint64 // messages moved to the retry stream by this process, each time they were
 
 	DLQEnabled bool
 	DLQOK      bool   // the DLQ can take an entry, as far as is known

@@ -14,6 +14,7 @@ type gauges struct {
 	o         Options
 	consumers []consumerGauge
 	dlqDepth  *prometheus.Desc
+	moved     *prometheus.Desc
 	appUp     *prometheus.Desc
 	connected *prometheus.Desc
 	build     *prometheus.Desc
@@ -39,6 +40,7 @@ func newGauges(o Options) *gauges {
 			{gauge("sidecar_breaker_open", "1 while the app fails message after message and is only probed.", consumerLabels()...),
 				func(s pipeline.Status) float64 { return bit(s.BreakerOpen) }},
 		},
+		moved:     gauge("sidecar_moved_total", "Messages moved to the stream sidecar-retries to wait for a retry there.", consumerLabels()...),
 		dlqDepth:  gauge("sidecar_dlq_depth", "Entries in the DLQ stream.", consumerLabels()...),
 		appUp:     gauge("sidecar_app_up", "1 if the app can be reached."),
 		connected: gauge("sidecar_nats_connected", "1 if NATS is connected."),
@@ -56,6 +58,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 		ch <- c.desc
 	}
 	ch <- g.dlqDepth
+	ch <- g.moved
 	ch <- g.appUp
 	ch <- g.connected
 	ch <- g.build
@@ -77,6 +80,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		for _, c := range g.consumers {
 			send(ch, c.desc, c.read(s), s.Stream, s.Consumer)
 		}
+		ch <- prometheus.MustNewConstMetric(g.moved, prometheus.CounterValue, float64(s.Moved), label(s.Stream), label(s.Consumer))
 		if s.DLQEnabled {
 			send(ch, g.dlqDepth, float64(s.DLQDepth), s.Stream, s.Consumer)
 		}

@@ -27,6 +27,7 @@ var served = map[string][]string{
 	"sidecar_leased":                     {"consumer", "stream"},
 	"sidecar_breaker_open":               {"consumer", "stream"},
 	"sidecar_parked":                     {"consumer", "stream"},
+	"sidecar_moved_total":                {"consumer", "stream"},
 	"sidecar_pending":                    {"consumer", "stream"},
 	"sidecar_ack_pending":                {"consumer", "stream"},
 	"sidecar_dlq_depth":                  {"consumer", "stream"},
