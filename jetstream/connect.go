@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -390,4 +391,16 @@ func redact(err error, cfg Config) error {
 		}
 	}
 	return errors.New(text)
+}
+
+// olderThan reports whether the server is of an older version.
+func (c *Conn) olderThan(major, minor int) bool {
+	text, _, _ := strings.Cut(c.nc.ConnectedServerVersion(), "-")
+	parts := strings.Split(text, ".")
+	if len(parts) < 2 {
+		return true
+	}
+	a, err1 := strconv.Atoi(parts[0])
+	b, err2 := strconv.Atoi(parts[1])
+	return err1 != nil || err2 != nil || a < major || a == major && b < minor
 }

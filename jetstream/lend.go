@@ -5,6 +5,65 @@ import (
 	"time"
 )
 
+// turn lends leases to the retry stream while there may be something to lease.
+func (r *retries) turn() {
+	now := time.Now()
+	st := r.source.Status()
+	held := r.source.outstanding()
+	r.mu.Lock()
+	if st.Bound && st.Pending+st.AckPending > 0 {
+		r.active = later(r.active, now.Add(lendFor))
+	}
+	active := now.Before(r.active) && !r.stopping
+	r.mu.Unlock()
+	switch {
+	case active:
+		r.main.lend(r.source.cfg.Concurrency, r.source.cfg.MaxBytes)
+	case held == 0 && r.pulls() == PullNothing:
+		r.main.lend(0, 0)
+	}
+	r.follow(active && r.main.within())
+}
+
+// follow lets the retry stream be pulled from as the stream is.
+func (r *retries) follow(may bool) {
+	want := PullNothing
+	if may {
+		want = r.main.pullsNow()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if want != r.pulling {
+		r.pulling = want
+		r.source.Pull(want)
+	}
+}
+
+// pullChanged is told that the stream is pulled from in another way.
+func (r *retries) pullChanged(much Pulling) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if much < r.pulling {
+		r.pulling = much
+		r.source.Pull(much)
+		return
+	}
+	r.nudge()
+}
+
+func (r *retries) pulls() Pulling {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pulling
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // lend gives so many of the leases, and of their bytes, to the retry stream. What is leased now stays: see within.
 func (s *Source) lend(leases int, bytes int64) {
 	s.mu.Lock()

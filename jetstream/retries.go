@@ -3,12 +3,9 @@ package jetstream
 import (
 	"context"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -161,21 +158,6 @@ func (r *retries) pause(most time.Duration) time.Duration {
 	return most
 }
 
-// offerAgain gives deliveries that were put off back to the workers.
-func (r *retries) offerAgain() {
-	r.mu.Lock()
-	if time.Now().Before(r.blind) {
-		r.mu.Unlock()
-		return
-	}
-	deferred := r.deferred
-	r.deferred = nil
-	r.mu.Unlock()
-	for _, m := range deferred {
-		m.source.Requeue(m)
-	}
-}
-
 func (r *retries) isWanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,144 +169,6 @@ func (r *retries) nudge() {
 	case r.wake <- struct{}{}:
 	default:
 	}
-}
-
-// ensure makes the retry stream where it is wanted and missing. It is called before the durable is looked for.
-func (r *retries) ensure(ctx context.Context) error {
-	info, err := r.main.conn.streamInfo(ctx, RetryStream)
-	if errors.Is(err, ErrStreamNotFound) && r.isWanted() && r.main.cfg.Manage != ManageNone {
-		info, err = r.create(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	if !info.Config.AllowMsgSchedules {
-		return fmt.Errorf("stream %s does not allow message schedules (allow_msg_schedules)", RetryStream)
-	}
-	return nil
-}
-
-func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
-	source, err := r.main.conn.streamInfo(ctx, r.main.cfg.Stream)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := r.main.conn.bounded(ctx, apiTimeout)
-	defer cancel()
-	stream, err := r.main.conn.js.CreateStream(ctx, natsjs.StreamConfig{
-		Name:              RetryStream,
-		Description:       "messages that wait for a retry, moved here by sidecars",
-		Subjects:          []string{retrySubject + ">"},
-		Retention:         natsjs.WorkQueuePolicy,
-		Storage:           natsjs.FileStorage,
-		Replicas:          max(source.Config.Replicas, 1),
-		AllowMsgSchedules: true,
-		AllowMsgTTL:       true,
-		Duplicates:        doneFor,
-	})
-	if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
-		return r.main.conn.streamInfo(ctx, RetryStream) // another sidecar made it just now
-	}
-	if err != nil {
-		return nil, fmt.Errorf("creating stream %s: %w", RetryStream, err)
-	}
-	r.log.Info("created the retry stream", slog.String("retry_stream", RetryStream))
-	return stream.CachedInfo(), nil
-}
-
-// look asks now and then for the size of the stream and the server's time.
-func (r *retries) look(ctx context.Context) {
-	if time.Since(r.looked) < infoEvery {
-		return
-	}
-	r.looked = time.Now()
-	info, err := r.main.conn.streamInfo(ctx, RetryStream)
-	if err != nil {
-		return // said by the source
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.full = r.main.cfg.RetryStream.MaxBytes > 0 && info.State.Bytes >= uint64(r.main.cfg.RetryStream.MaxBytes)
-	if !info.TimeStamp.IsZero() {
-		r.skew = time.Until(info.TimeStamp)
-	}
-}
-
-// turn lends leases to the retry stream while there may be something to lease.
-func (r *retries) turn() {
-	now := time.Now()
-	st := r.source.Status()
-	held := r.source.outstanding()
-	r.mu.Lock()
-	if st.Bound && st.Pending+st.AckPending > 0 {
-		r.active = later(r.active, now.Add(lendFor))
-	}
-	active := now.Before(r.active) && !r.stopping
-	r.mu.Unlock()
-	switch {
-	case active:
-		r.main.lend(r.source.cfg.Concurrency, r.source.cfg.MaxBytes)
-	case held == 0 && r.pulls() == PullNothing:
-		r.main.lend(0, 0)
-	}
-	r.follow(active && r.main.within())
-}
-
-// follow lets the retry stream be pulled from as the stream is.
-func (r *retries) follow(may bool) {
-	want := PullNothing
-	if may {
-		want = r.main.pullsNow()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if want != r.pulling {
-		r.pulling = want
-		r.source.Pull(want)
-	}
-}
-
-// pullChanged is told that the stream is pulled from in another way.
-func (r *retries) pullChanged(much Pulling) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if much < r.pulling {
-		r.pulling = much
-		r.source.Pull(much)
-		return
-	}
-	r.nudge()
-}
-
-func (r *retries) movedSoFar() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.moved
-}
-
-func (r *retries) pulls() Pulling {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pulling
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// olderThan reports whether the server is of an older version.
-func (c *Conn) olderThan(major, minor int) bool {
-	text, _, _ := strings.Cut(c.nc.ConnectedServerVersion(), "-")
-	parts := strings.Split(text, ".")
-	if len(parts) < 2 {
-		return true
-	}
-	a, err1 := strconv.Atoi(parts[0])
-	b, err2 := strconv.Atoi(parts[1])
-	return err1 != nil || err2 != nil || a < major || a == major && b < minor
 }
 
 // stopPulling ends the pulling from the retry stream; nothing more is moved there.
@@ -351,4 +195,10 @@ func (r *retries) takeReady() *Message {
 	m := r.deferred[0]
 	r.deferred = r.deferred[1:]
 	return m
+}
+
+func (r *retries) movedSoFar() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.moved
 }
