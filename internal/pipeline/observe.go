@@ -69,6 +69,7 @@ type Status struct {
 	DLQDetail  string // why it cannot
 	DLQStream  string
 	DLQDepth   uint64 // entries in the DLQ stream
+	DLQAlert   bool   // more than alert_depth
 }
 
 // Parked is the number of messages that wait at the server for a retry, or are held by other sidecars.

@@ -33,6 +33,7 @@ type Config struct {
 	Rate            float64       // requests a second, 0 = no limit
 	ShutdownTimeout time.Duration // for what is in flight at a stop
 	DLQ             bool          // store dead letters; else they are terminated and logged
+	AlertDepth      int           // entries in the DLQ above which there is an alert, 0 = never
 	Dedupe          dedupe.Config
 	Breaker         policy.BreakerConfig
 }
@@ -138,6 +139,7 @@ func (p *Pipeline) Status() Status {
 	if p.DLQ {
 		s.DLQOK, s.DLQDetail, s.DLQDepth = p.DeadLetters.State()
 		s.DLQStream = p.DeadLetters.Stream()
+		s.DLQAlert = p.AlertDepth > 0 && s.DLQDepth > uint64(p.AlertDepth)
 	}
 	return s
 }

@@ -14,6 +14,7 @@ type gauges struct {
 	o         Options
 	consumers []consumerGauge
 	dlqDepth  *prometheus.Desc
+	dlqAlert  *prometheus.Desc
 	appUp     *prometheus.Desc
 	connected *prometheus.Desc
 	build     *prometheus.Desc
@@ -40,6 +41,7 @@ func newGauges(o Options) *gauges {
 				func(s pipeline.Status) float64 { return bit(s.BreakerOpen) }},
 		},
 		dlqDepth:  gauge("sidecar_dlq_depth", "Entries in the DLQ stream.", consumerLabels()...),
+		dlqAlert:  gauge("sidecar_dlq_alert", "1 while the DLQ stream has more entries than alert_depth.", consumerLabels()...),
 		appUp:     gauge("sidecar_app_up", "1 if the app can be reached."),
 		connected: gauge("sidecar_nats_connected", "1 if NATS is connected."),
 		build:     gauge("sidecar_build_info", "1, with what this sidecar was built from.", "version", "commit", "goversion"),
@@ -56,6 +58,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 		ch <- c.desc
 	}
 	ch <- g.dlqDepth
+	ch <- g.dlqAlert
 	ch <- g.appUp
 	ch <- g.connected
 	ch <- g.build
@@ -79,6 +82,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 		if s.DLQEnabled {
 			send(ch, g.dlqDepth, float64(s.DLQDepth), s.Stream, s.Consumer)
+			send(ch, g.dlqAlert, bit(s.DLQAlert), s.Stream, s.Consumer)
 		}
 	}
 }
