@@ -71,13 +71,13 @@ func newSender(cfg Config, parts Parts) *sender {
 
 // put hands over the newest alert. It never waits; only one goroutine may call it.
 func (s *sender) put(a Alert) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // not before: what waits now is older than this alert
 	select {
 	case <-s.next:
 	default:
 	}
 	s.next <- a
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.waiting {
 		s.cancel()
 	}
@@ -85,12 +85,13 @@ func (s *sender) put(a Alert) {
 
 // run posts until ctx ends.
 func (s *sender) run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return
 		case a := <-s.next:
-			s.post(ctx, a)
+			if ctx.Err() == nil {
+				s.post(ctx, a)
+			}
 		}
 	}
 }
