@@ -47,12 +47,36 @@ type DeadLetters struct {
 	refuse string    // why the last entry was not stored; empty when it was
 	since  time.Time // when refuse was seen
 	maxMsg int       // the DLQ stream's limit, 0 if none
-	depth  uint64
+	level  level
+	causes map[string]int // entries stored by this process, by reason
+}
+
+// level is how many entries a DLQ stream has: as looked up, and what was stored since.
+type level struct {
+	created       time.Time // of the stream; zero until it was looked up
+	entries, last uint64    // as looked up: the number of entries, and the last sequence
+	stored        uint64    // the highest sequence of an entry stored here
+}
+
+// looked takes a look at the stream.
+func (l *level) looked(info *natsjs.StreamInfo) {
+	if !info.Created.Equal(l.created) {
+		l.created, l.stored = info.Created, 0
+	}
+	l.entries, l.last = info.State.Msgs, info.State.LastSeq
+}
+
+// depth counts an entry that was stored while the look was under way once: by its sequence.
+func (l *level) depth() uint64 {
+	if l.created.IsZero() || l.stored <= l.last {
+		return l.entries
+	}
+	return l.entries + l.stored - l.last
 }
 
 // NewDeadLetters prepares to store the dead letters of a stream's durable.
 func NewDeadLetters(conn *Conn, cfg DeadLetterConfig, stream, durable string, log *slog.Logger) *DeadLetters {
-	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet"}
+	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet", causes: map[string]int{}}
 	d.name = DeadLetterStream(cfg, stream, durable)
 	d.pattern = DeadLetterPattern(cfg, stream)
 	return d
@@ -79,7 +103,7 @@ func (d *DeadLetters) State() (ok bool, detail string, depth uint64) {
 	if detail == "" && time.Since(d.since) < refusalCounts {
 		detail = d.refuse
 	}
-	return detail == "", detail, d.depth
+	return detail == "", detail, d.level.depth()
 }
 
 // refusalCounts is how long an entry that was not stored says that the DLQ takes none, while the stream looks fine: it is
@@ -121,7 +145,8 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 		return fmt.Errorf("DLQ stream %s is sealed", d.name)
 	}
 	d.mu.Lock()
-	d.maxMsg, d.depth = max(int(info.Config.MaxMsgSize), 0), info.State.Msgs
+	d.maxMsg = max(int(info.Config.MaxMsgSize), 0)
+	d.level.looked(info)
 	d.mu.Unlock()
 	return full(info)
 }
@@ -221,6 +246,9 @@ func (d *DeadLetters) Put(ctx context.Context, dl DeadLetter) (dropped int, err 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refuse, d.since = detailOf(err), time.Now()
+	if err == nil {
+		d.causes[dl.Reason]++
+	}
 	return dropped, err
 }
 
@@ -263,7 +291,7 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) error {
 		return fmt.Errorf("storing in DLQ stream %s: stream %s took it", d.name, ack.Stream)
 	case !ack.Duplicate:
 		d.mu.Lock()
-		d.depth++
+		d.level.stored = max(d.level.stored, ack.Sequence)
 		d.mu.Unlock()
 	}
 	return nil

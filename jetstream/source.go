@@ -93,6 +93,8 @@ type Status struct {
 	Pending    uint64 // not yet delivered
 	AckPending uint64 // delivered and not settled, by any client of the durable
 	Moved      uint64 // messages moved to the retry stream so far
+	// MaxAckPending is the durable's limit on AckPending; 0 means none, or not known.
+	MaxAckPending int
 }
 
 // NewSource prepares to serve a durable. It starts nothing: see Run.
@@ -430,7 +432,7 @@ func (s *Source) open(b *binding) {
 		s.most = 0
 	}
 	s.lastSeen = &lastSeen{stream: b.incarnation.stream, floor: b.info.AckFloor.Stream}
-	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0))})
+	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0)), MaxAckPending: max(b.info.Config.MaxAckPending, 0)})
 	s.refill()
 }
 
@@ -505,7 +507,7 @@ func (s *Source) look(ctx context.Context) {
 		s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
 		s.status.Store(&Status{
 			Bound: s.refused == "", Detail: s.refused,
-			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)),
+			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)), MaxAckPending: max(info.Config.MaxAckPending, 0),
 		})
 		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), 0
 		s.judgeLanes(info, asked)

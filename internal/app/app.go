@@ -13,6 +13,7 @@ import (
 	"github.com/jetsidecar/jetsidecar/dedupe"
 	"github.com/jetsidecar/jetsidecar/forward"
 	"github.com/jetsidecar/jetsidecar/internal/admin"
+	"github.com/jetsidecar/jetsidecar/internal/alert"
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/pipeline"
 	"github.com/jetsidecar/jetsidecar/internal/telemetry"
@@ -41,6 +42,7 @@ type App struct {
 	conn      *jetstream.Conn
 	client    *forward.Client
 	pipelines []*pipeline.Pipeline
+	alerts    []*alert.Watch
 	admin     *admin.Server
 	listener  net.Listener
 	stopping  atomic.Bool
@@ -108,17 +110,25 @@ func (a *App) pipeline(o Options, tel *telemetry.Telemetry, c config.Consumer) (
 	if c.Dedupe.Store == "kv" {
 		bucket = jetstream.NewBucket(a.conn, BucketConfig(c), log)
 	}
-	return pipeline.New(cfg, pipeline.Parts{
+	letters := jetstream.NewDeadLetters(a.conn, c.DLQ, c.Stream, c.Durable, log)
+	p := pipeline.New(cfg, pipeline.Parts{
 		Ready:       ready,
 		Source:      jetstream.NewSource(a.conn, SourceConfig(c), log),
-		DeadLetters: jetstream.NewDeadLetters(a.conn, c.DLQ, c.Stream, c.Durable, log),
+		DeadLetters: letters,
 		Marks:       jetstream.NewMarks(a.conn, SourceConfig(c)),
 		App:         a.client,
 		Target:      target,
 		Bucket:      bucket,
 		Observer:    observer,
 		Log:         log,
-	}), nil
+	})
+	if c.DLQ.Enabled && c.DLQ.AlertDepth > 0 {
+		a.alerts = append(a.alerts, alert.New(alertConfig(c, o.Version), alert.Parts{
+			State:  func() (uint64, bool) { s := p.Status(); return s.DLQDepth, s.DLQAlert },
+			Causes: letters.Causes, Log: log,
+		}))
+	}
+	return p, nil
 }
 
 // AdminAddr is where the admin listener listens.
@@ -171,6 +181,9 @@ func (a *App) Run(ctx context.Context) error {
 	defer endBackground()
 
 	helpers.Go(func() { a.client.Run(background) })
+	for _, w := range a.alerts {
+		helpers.Go(func() { w.Run(background) })
+	}
 	helpers.Go(func() {
 		if err := a.admin.Serve(background, a.listener); err != nil {
 			stopRunning(fmt.Errorf("admin listener: %w", err))
