@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if where := os.Getenv("FORWARD_BENCH_APP"); where != "" {
+		serveBench(where)
+	}
 	log.SetOutput(io.Discard) // net/http reports odd answers there
 	goleak.VerifyTestMain(m)
 }
