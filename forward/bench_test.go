@@ -24,6 +24,12 @@ import (
 // benchApp names the variable that makes the test binary an app: its value is the network to listen on, and the address.
 const benchApp = "FORWARD_BENCH_APP"
 
+func init() {
+	if where := os.Getenv(benchApp); where != "" {
+		serveBench(where)
+	}
+}
+
 // serveBench is a trivial app in a process of its own, so that what is measured is the client alone. It ends with its input.
 func serveBench(where string) {
 	network, address, _ := strings.Cut(where, " ")

@@ -3,6 +3,7 @@
 package forward
 
 import (
+	"errors"
 	"net"
 	"os"
 	"syscall"
@@ -46,7 +47,7 @@ func (l *link) start(fd uintptr) (ended bool) {
 		return true
 	}
 	switch n, err := peek(int(fd)); {
-	case err == syscall.EAGAIN:
+	case errors.Is(err, syscall.EAGAIN):
 	case err != nil || n == 0 || l.used:
 		return true // closed by the app, or it said something that nobody asked for
 	default:
@@ -56,7 +57,7 @@ func (l *link) start(fd uintptr) (ended bool) {
 	for _, part := range [...][]byte{l.out, l.more} {
 		n, err := write(int(fd), part)
 		l.sent += n
-		if err != nil && err != syscall.EAGAIN {
+		if err != nil && !errors.Is(err, syscall.EAGAIN) {
 			l.sendErr = os.NewSyscallError("write", err)
 		}
 		if n < len(part) {

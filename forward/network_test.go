@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,9 +17,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if where := os.Getenv("FORWARD_BENCH_APP"); where != "" {
-		serveBench(where)
-	}
 	log.SetOutput(io.Discard) // net/http reports odd answers there
 	goleak.VerifyTestMain(m)
 }

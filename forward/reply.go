@@ -2,7 +2,6 @@ package forward
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 )
 
@@ -132,38 +131,4 @@ func named(text []byte, name string) bool {
 		}
 	}
 	return true
-}
-
-// replyOf is what net/http read.
-func replyOf(resp *http.Response) reply {
-	return reply{
-		status:  resp.StatusCode,
-		length:  resp.ContentLength,
-		action:  resp.Header.Get("Sidecar-Action"),
-		reason:  resp.Header.Get("Sidecar-Reason"),
-		later:   resp.Header.Get("Retry-After"),
-		closing: resp.Close || resp.StatusCode < http.StatusOK,
-	}
-}
-
-// drain reads a body to its end, so that the connection can be used again, and returns its start. A body larger than
-// readBytes is not read to its end: then whole is false, and its connection ends with it.
-func drain(body io.Reader) (start []byte, whole bool, err error) {
-	pooled := buffers.Get().(*[]byte)
-	defer buffers.Put(pooled)
-	buf := *pooled
-	for total := 0; total < readBytes; {
-		n, err := body.Read(buf)
-		if room := keptBytes - len(start); room > 0 && n > 0 {
-			start = append(start, buf[:min(n, room)]...)
-		}
-		total += n
-		if err == io.EOF {
-			return start, true, nil
-		}
-		if err != nil {
-			return nil, false, err
-		}
-	}
-	return start, false, nil
 }

@@ -38,8 +38,8 @@ func (s script) play(nc net.Conn) {
 	}
 	for left := s.answer; len(left) > 0; {
 		n := len(left)
-		if s.piece > 0 {
-			n = min(s.piece, n)
+		if s.piece > 0 { // few enough for a socket that nobody reads
+			n = min(max(s.piece, len(s.answer)/50), n)
 		}
 		if _, err := nc.Write(left[:n]); err != nil {
 			return

@@ -57,13 +57,3 @@ func (l *link) extend(err error) bool {
 	}
 	return l.nc.SetReadDeadline(l.until) == nil
 }
-
-// bound bounds writing too, where it may have to wait.
-func (l *link) bound() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.interrupted {
-		return os.ErrDeadlineExceeded
-	}
-	return l.nc.SetWriteDeadline(l.until)
-}
