@@ -32,7 +32,7 @@ func (x *exchange) tryLean(req *http.Request) error {
 		}
 		used := l.used
 		x.had, x.since = true, time.Now()
-		if !used {
+		if used == 0 {
 			x.client.app.connected()
 		}
 		x.tell(true)
@@ -40,6 +40,9 @@ func (x *exchange) tryLean(req *http.Request) error {
 		reply, start, keep, err := l.carry(x.Context, req, x.head, x.more(), x.since.Add(x.client.timeout))
 		now := time.Now()
 		x.result.Sent, x.result.Duration = l.sent > 0, now.Sub(x.since)
+		if l.left && used == 1 {
+			links.distrust(now)
+		}
 		if keep {
 			links.put(l, now)
 		} else {
@@ -54,7 +57,7 @@ func (x *exchange) tryLean(req *http.Request) error {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			x.expired.Store(true)
 			return err
-		case !used || l.sent > 0:
+		case used == 0 || l.sent > 0:
 			return err
 		}
 		x.tell(false)

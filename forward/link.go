@@ -22,13 +22,14 @@ type link struct {
 	nc   net.Conn
 	raw  syscall.RawConn // nil: what nc is cannot be told without waiting
 	r    *bufio.Reader   // of the link itself
-	used bool            // it carried a request before
+	used int             // requests carried before
 	idle time.Time       // since when
 
 	// The request under way.
 	out, more []byte // to be written: the head with the start of the body, and the rest of it
 	sent      int    // of both
 	began     bool   // writing
+	left      bool   // nothing was sent, as the app had closed it
 	sendErr   error
 	sending   chan struct{} // closed when the goroutine that writes the rest has ended; nil if there is none
 	step      func(fd uintptr) bool
@@ -56,7 +57,7 @@ func newLink(nc net.Conn) *link {
 // carry sends a request and reads the answer to it. keep says whether the link can carry another; if not, it is closed.
 // Without anything sent the error is errUnsent, unless time is over or ctx ended.
 func (l *link) carry(ctx context.Context, req *http.Request, out, more []byte, until time.Time) (r reply, start []byte, keep bool, err error) {
-	l.out, l.more, l.sent, l.began, l.sendErr = out, more, 0, false, nil
+	l.out, l.more, l.sent, l.began, l.left, l.sendErr = out, more, 0, false, false, nil
 	l.limit, l.until = headerBytes, until
 	l.watch(ctx)
 	if err = l.send(); err == nil {
@@ -81,7 +82,7 @@ func (l *link) end(keep bool) bool {
 		<-l.sending
 		l.sending = nil
 	}
-	l.used = true
+	l.used++
 	return keep
 }
 

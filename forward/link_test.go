@@ -76,7 +76,8 @@ func closedByApp(c *Client) (closed bool) {
 	return closed
 }
 
-// An app that closes its connections right after an answer, without saying so, costs no attempt once that has arrived.
+// An app that closes its connections right after an answer, without saying so, costs no attempt once that has arrived. It is
+// noticed at the first, and then no connection is kept for a while.
 func TestClosedAfterAnswerCostsNoAttempt(t *testing.T) {
 	var requests atomic.Int32
 	s := serveSockets(t, raw(func(_ *http.Request, w io.Writer) bool {
@@ -86,21 +87,55 @@ func TestClosedAfterAnswerCostsNoAttempt(t *testing.T) {
 	}))
 	c := s.client(t)
 	tg := target(t, c, "POST")
-	for i := range 100 {
+	forward := func(want ...bool) {
+		t.Helper()
 		var told []bool
 		m := message("x")
 		m.Sending = func(now bool) { told = append(told, now) }
-		r := c.Forward(t.Context(), tg, m)
-		if r.Kind != policy.Answered || r.Status != 200 {
-			t.Fatalf("request %d: %+v", i, r)
+		if r := c.Forward(t.Context(), tg, m); r.Kind != policy.Answered || r.Status != 200 || !slices.Equal(told, want) {
+			t.Fatalf("request %d: %+v, told %v", requests.Load(), r, told)
 		}
-		if want := []bool{true, false, true}; i > 0 && !slices.Equal(told, want) {
-			t.Fatalf("request %d: told %v", i, told)
+	}
+	for range 50 {
+		forward(true)
+		until(t, "the connection is not closed", func() bool { return closedByApp(c) })
+		forward(true, false, true)
+		for range 3 {
+			forward(true)
+			if len(c.links.idle) != 0 {
+				t.Fatal("a connection is kept")
+			}
+		}
+		c.links.trusted = time.Time{} // the while is over
+	}
+	if requests.Load() != 250 || s.accepted.Load() != 250 {
+		t.Errorf("%d requests over %d connections", requests.Load(), s.accepted.Load())
+	}
+}
+
+// A connection that was closed after several answers, or by a restart, says nothing of others.
+func TestClosedLaterIsTrusted(t *testing.T) {
+	s := serveSockets(t, func(nc net.Conn) {
+		r := bufio.NewReader(nc)
+		for range 3 {
+			if !readRequest(r) {
+				return
+			}
+			_, _ = io.WriteString(nc, ok)
+		}
+	})
+	c := s.client(t)
+	tg := target(t, c, "POST")
+	for range 20 {
+		for range 3 {
+			if r := c.Forward(t.Context(), tg, message("x")); r.Status != 200 {
+				t.Fatalf("%+v", r)
+			}
 		}
 		until(t, "the connection is not closed", func() bool { return closedByApp(c) })
 	}
-	if requests.Load() != 100 || s.accepted.Load() != 100 {
-		t.Errorf("%d requests over %d connections", requests.Load(), s.accepted.Load())
+	if n := s.accepted.Load(); n != 20 {
+		t.Errorf("%d connections", n)
 	}
 }
 

@@ -11,6 +11,11 @@ import (
 // keepIdle is how long an idle connection is kept: it ends before gunicorn closes it (2 s), and Node and uvicorn (5 s).
 const keepIdle = time.Second
 
+// distrustFor is how long no connection is kept once the app closed one right after its first answer, without saying that it
+// would: an app that does so with all of them does it sooner or later after the next request was sent, and that is an attempt
+// it never saw.
+const distrustFor = 30 * time.Second
+
 // links are the connections to the app over plain HTTP/1.1, at most as many as there can be.
 type links struct {
 	dial func(context.Context) (net.Conn, error)
@@ -20,6 +25,7 @@ type links struct {
 	open    int          // idle, in use, and being made
 	idle    []*link      // the newest last
 	waiting []chan *link // gets a link, or nil: the leave to make one
+	trusted time.Time    // from when on connections are kept
 	timer   *time.Timer
 	armed   bool
 }
@@ -88,6 +94,11 @@ func (p *links) put(l *link, now time.Time) {
 	l.idle = now
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if now.Before(p.trusted) {
+		l.close()
+		p.vacate()
+		return
+	}
 	if p.next(l) {
 		return
 	}
@@ -101,9 +112,21 @@ func (p *links) put(l *link, now time.Time) {
 func (p *links) gone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.vacate()
+}
+
+func (p *links) vacate() {
 	if !p.next(nil) {
 		p.open--
 	}
+}
+
+// distrust keeps no connection for a while.
+func (p *links) distrust(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trusted = now.Add(distrustFor)
+	p.closeOldest(len(p.idle))
 }
 
 // next hands something to the one who waits longest, if any does.

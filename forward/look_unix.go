@@ -48,8 +48,11 @@ func (l *link) start(fd uintptr) (ended bool) {
 	}
 	switch n, err := peek(int(fd)); {
 	case errors.Is(err, syscall.EAGAIN):
-	case err != nil || n == 0 || l.used:
-		return true // closed by the app, or it said something that nobody asked for
+	case err != nil || n == 0:
+		l.left = true
+		return true
+	case l.used > 0:
+		return true // what it says nobody asked for
 	default:
 		ended = true // the app speaks first: what it says is taken for its answer
 	}
