@@ -34,7 +34,6 @@ type link struct {
 	sending   chan struct{} // closed when the goroutine that writes the rest has ended; nil if there is none
 	step      func(fd uintptr) bool
 	limit     int64 // of what may still be read
-	eof       bool
 
 	// The watch: deadlines, and the end of the caller's context.
 	until   time.Time       // when the time is over
@@ -70,7 +69,7 @@ func (l *link) carry(ctx context.Context, req *http.Request, out, more []byte, u
 
 // end is the end of a request. Where the link can carry no other it closes it. The goroutine that writes has then ended.
 func (l *link) end(keep bool) bool {
-	keep = keep && !l.eof && l.r.Buffered() == 0 && l.written()
+	keep = keep && l.r.Buffered() == 0 && l.written()
 	l.mu.Lock()
 	l.active = nil
 	keep = keep && !l.interrupted

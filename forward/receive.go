@@ -85,7 +85,6 @@ func (l *link) Read(p []byte) (int, error) {
 		n, err = l.nc.Read(p)
 	}
 	l.limit -= int64(n)
-	l.eof = l.eof || errors.Is(err, io.EOF)
 	return n, err
 }
 
