@@ -50,15 +50,18 @@ func (c *Client) fields(dst []byte, m *Message) ([]byte, int) {
 
 // header is the same as a header map, for net/http.
 func (c *Client) header(m *Message) (http.Header, int) {
-	buf, dropped := c.fields(make([]byte, 0, 1024), m)
+	pooled := buffers.Get().(*[]byte)
+	buf, dropped := c.fields((*pooled)[:0], m)
 	text := string(buf)
-	lines := strings.Count(text, "\r\n")
+	buffers.Put(pooled)
+	lines := strings.Count(text, "\n")
 	h := make(http.Header, lines)
 	values := make([]string, lines)
 	for i := range lines {
-		var line string
-		line, text, _ = strings.Cut(text, "\r\n")
-		name, value, _ := strings.Cut(line, ": ")
+		colon := strings.IndexByte(text, ':')
+		end := colon + strings.IndexByte(text[colon:], '\r')
+		name, value := text[:colon], text[colon+2:end]
+		text = text[end+2:]
 		if earlier := h[name]; earlier != nil {
 			h[name] = append(earlier, value)
 			continue
