@@ -27,6 +27,7 @@ func TestAllocationsPerForward(t *testing.T) {
 			url += path
 		}
 		c := newClient(t, nil, func(s *setup) { s.config.URL = url })
+		keepIdleLinks(c)
 		tg, m := target(t, c, "POST"), benchMessage(1024)
 		request, _ := c.write(nil, tg, m)
 

@@ -95,6 +95,7 @@ func overSocket(t *testing.T, s script, method string) (result Result, kept bool
 	n.accept = hang // never asked
 	dials := 0
 	c := newClient(t, n)
+	keepIdleLinks(c)
 	c.links.dial = func(context.Context) (net.Conn, error) {
 		ours, theirs := socketPair(t)
 		dials++
