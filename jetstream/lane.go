@@ -213,9 +213,11 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
 	l.open = max(l.open-1, 0)
 	l.lost = max(l.lost-1, 0)
-	if l.bytes = max(l.bytes-m.size, 0); l.open == 0 {
-		l.bytes = 0
+	if l.open == 0 || l.bytes == m.size {
+		// Bytes that are used up to the last end a request too, and the server does not say so (consumer.go, getNextMsg).
+		l.open, l.bytes = 0, 0
 	}
+	l.bytes = max(l.bytes-m.size, 0)
 	s.tooBig = 0
 	if err == nil {
 		s.admit(l, m, seq)
