@@ -81,6 +81,8 @@ type Status struct {
 	Detail     string // why it is not bound
 	Pending    uint64 // not yet delivered
 	AckPending uint64 // delivered and not settled, by any client of the durable
+	// MaxAckPending is the durable's limit on AckPending; 0 means none, or not known.
+	MaxAckPending int
 }
 
 // NewSource prepares to serve a durable. It starts nothing: see Run.
@@ -364,7 +366,7 @@ func (s *Source) open(b *binding) {
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence = time.Now()
 	s.lastSeen = &lastSeen{stream: b.incarnation.stream, floor: b.info.AckFloor.Stream}
-	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0))})
+	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0)), MaxAckPending: max(b.info.Config.MaxAckPending, 0)})
 	s.refill()
 }
 
@@ -439,7 +441,7 @@ func (s *Source) look(ctx context.Context) {
 		s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
 		s.status.Store(&Status{
 			Bound: s.refused == "", Detail: s.refused,
-			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)),
+			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)), MaxAckPending: max(info.Config.MaxAckPending, 0),
 		})
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)

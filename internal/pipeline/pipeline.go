@@ -130,10 +130,12 @@ func (p *Pipeline) Status() Status {
 	src := p.Source.Status()
 	s := Status{
 		Stream: p.Stream, Consumer: p.Durable, Bound: src.Bound, Detail: src.Detail,
-		Leased: p.Source.Leased(), Pending: src.Pending, AckPending: src.AckPending, DLQEnabled: p.DLQ,
+		Leased: p.Source.Leased(), Pending: src.Pending, AckPending: src.AckPending, MaxAckPending: src.MaxAckPending,
+		DLQEnabled: p.DLQ,
 	}
 	if open, since, why := p.gate.state(); open {
-		s.BreakerOpen, s.BreakerDetail = true, fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
+		s.BreakerOpen, s.BreakerSince, s.BreakerCause = true, since, why
+		s.BreakerDetail = fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
 	}
 	if p.DLQ {
 		s.DLQOK, s.DLQDetail, s.DLQDepth = p.DeadLetters.State()
