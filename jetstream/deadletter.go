@@ -284,3 +284,24 @@ func (d *DeadLetters) id(m *Message, replays int, part string) string {
 	}
 	return string(b)
 }
+
+// DeadLetterSubjects are the patterns of the entries of a durable (empty: all) whose original subject matches a pattern (empty:
+// all). Entries whose original subject was too long for the DLQ's are among them, whatever their subject.
+func DeadLetterSubjects(cfg DeadLetterConfig, stream, durable, subject string) []string {
+	if durable == "" {
+		durable = "*"
+	}
+	fill := func(subject string) string {
+		return strings.NewReplacer("{stream}", stream, "{consumer}", durable, "{subject}", subject).Replace(cfg.Subject)
+	}
+	if subject == "" || subject == ">" {
+		return []string{fill(">")}
+	}
+	if includes(subject, longSubject+".*") {
+		return []string{fill(subject)}
+	}
+	return []string{fill(subject), fill(longSubject + ".*")}
+}
+
+// SubjectsOverlap reports whether some subject matches both patterns.
+func SubjectsOverlap(a, b string) bool { return overlap(a, b) }

@@ -8,8 +8,8 @@ package dlq
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
+	"slices"
 
 	"github.com/jetsidecar/jetsidecar/forward"
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -64,37 +64,23 @@ type Service struct {
 	log       *slog.Logger
 }
 
+// New makes a service. It asks nothing of the server.
+func New(o Options) *Service {
+	s := &Service{conn: o.Conn, app: o.App, log: o.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for _, c := range o.Consumers {
+		if !c.DLQ.Enabled {
+			continue
+		}
+		s.consumers = append(s.consumers, c)
+		s.streams = append(s.streams, jetstream.DeadLetterStream(c.DLQ, c.Stream, c.Durable))
+	}
+	slices.Sort(s.streams)
+	s.streams = slices.Compact(s.streams)
+	return s
+}
+
 // Streams are the DLQ streams of the configuration, sorted. They need not exist.
 func (s *Service) Streams() []string { return s.streams }
-
-// List brings the entries that the filter selects, DLQ stream by DLQ stream and each in order of arrival, as they are read:
-// bodies are not. It ends with an error, at the latest when ctx does. A DLQ stream that does not exist has no entries.
-// To page, set Filter.Limit, and Filter.After to the Cursor of the last entry that was brought.
-func (s *Service) List(ctx context.Context, f Filter) iter.Seq2[*Entry, error] {
-	return func(yield func(*Entry, error) bool) {}
-}
-
-// Get brings one entry with its headers and its body, joined if it is in two parts; seq may be that of either. A message that
-// is no dead letter is brought too: its Reason, Stream and Consumer are empty. It returns ErrNotFound if there is none.
-func (s *Service) Get(ctx context.Context, stream string, seq uint64) (*Letter, error) {
-	return nil, ErrNotFound
-}
-
-// Stats counts the entries that the filter selects.
-func (s *Service) Stats(ctx context.Context, f Filter) (*Stats, error) {
-	return nil, ErrNotFound
-}
-
-// Remove removes the entries that the filter selects and that are there when it begins. Between two entries it stops when
-// ctx ends, and says so in the report. An error means that it could not go on; the report then says what was done.
-func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Report, error) {
-	return &Report{}, nil
-}
-
-// Replay replays the entries that the filter selects and that are there when it begins, in order of arrival, each once. An
-// entry is gone when its replay succeeded, or when it is stored anew with the new cause. When ctx ends, what is in work is
-// finished, unless it waits for a connection to the app, and the report says that it was interrupted. An error means that it
-// could not go on (ErrAppAway, ErrNoClaims, NATS away); the report then says what was done.
-func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Report, error) {
-	return &Report{}, nil
-}

@@ -23,6 +23,7 @@ type Entry struct {
 	Size       int64     `json:"size"`           // of the body, in bytes
 	Part       string    `json:"part,omitempty"` // 1/2 or 2/2 if the other part is missing: half a message
 
+	stamp string // Dlq-Time-Stamp, as it is
 	parts []part // as stored: one, or both in order
 }
 
@@ -53,6 +54,8 @@ type Stats struct {
 	Oldest  *time.Time `json:"oldest"` // nil: there is none
 	Newest  *time.Time `json:"newest"`
 	Groups  []Group    `json:"groups"` // the largest first
+	// Foreign is how many messages there are in the streams, of those that had to be looked at, that are no dead letters.
+	Foreign int `json:"-"`
 }
 
 // Group are the entries of one consumer, subject, reason and status.
@@ -70,4 +73,5 @@ type Group struct {
 type part struct {
 	seq  uint64
 	time time.Time
+	size int64
 }

@@ -74,10 +74,11 @@ func (r *Report) Handled() bool { return !r.Interrupted && r.Failed == 0 && r.Ke
 // Failure are entries that are still in the DLQ for the same cause.
 type Failure struct {
 	Result   Result `json:"result"` // Failed or Kept
+	Stream   string `json:"dlq_stream"`
 	Consumer string `json:"consumer"`
 	Reason   string `json:"reason,omitempty"`
 	Status   int    `json:"status,omitempty"`
 	Why      string `json:"why,omitempty"`
 	Count    int    `json:"count"`
-	Example  uint64 `json:"example"` // sequence of one of them, as it was selected
+	Example  uint64 `json:"example"` // sequence in dlq_stream of one of them, as it was selected
 }

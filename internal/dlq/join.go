@@ -1,0 +1,111 @@
+package dlq
+
+// heldMost is how many entries a joiner holds back until it has the second part of the first of them. Parts are stored one
+// right after the other, but for a crash between: then it is looked for in the whole stream.
+const heldMost = 256
+
+// joiner makes entries of the stored messages of a DLQ stream, in the order of their first parts.
+type joiner struct {
+	held []*Entry            // in order; the first one waits for its second part
+	open map[string][]*Entry // those in held whose second part did not come, oldest first
+	// lookUp reads the parts of the whole stream, once it is needed.
+	lookUp func() (*pairs, error)
+	all    *pairs // nil until then
+}
+
+// add takes the next message and returns the entries that are complete now, in order.
+func (j *joiner) add(e *Entry) ([]*Entry, error) {
+	switch e.Part {
+	case firstPart:
+		if j.open == nil {
+			j.open = map[string][]*Entry{}
+		}
+		j.open[e.letterKey()] = append(j.open[e.letterKey()], e)
+		j.held = append(j.held, e)
+	case secondPart:
+		if err := j.second(e); err != nil {
+			return nil, err
+		}
+	default:
+		j.held = append(j.held, e)
+	}
+	if len(j.held) > heldMost {
+		return j.flush()
+	}
+	return j.ready(), nil
+}
+
+// second joins a second part to its first. One whose first was not read is no entry of its own, unless there is none.
+func (j *joiner) second(e *Entry) error {
+	key := e.letterKey()
+	if waiting := j.open[key]; len(waiting) > 0 {
+		waiting[0].join(e.parts[0])
+		j.open[key] = waiting[1:]
+		return nil
+	}
+	if err := j.look(); err != nil {
+		return err
+	}
+	if _, paired := j.all.mate[e.Seq]; !paired {
+		j.held = append(j.held, e)
+	}
+	return nil
+}
+
+// flush decides over all that is held: a part whose other is nowhere is half an entry.
+func (j *joiner) flush() ([]*Entry, error) {
+	for _, e := range j.held {
+		if !j.waits(e) {
+			continue
+		}
+		if err := j.look(); err != nil {
+			return nil, err
+		}
+		if mate, ok := j.all.mate[e.Seq]; ok {
+			e.join(mate)
+		}
+	}
+	ready := j.held
+	j.held, j.open = nil, nil
+	return ready, nil
+}
+
+func (j *joiner) ready() []*Entry {
+	n := 0
+	for n < len(j.held) && !j.waits(j.held[n]) {
+		n++
+	}
+	ready := j.held[:n:n]
+	j.held = j.held[n:]
+	return ready
+}
+
+// waits reports whether an entry lacks its second part.
+func (j *joiner) waits(e *Entry) bool { return e.Part == firstPart }
+
+func (j *joiner) look() (err error) {
+	if j.all == nil {
+		j.all, err = j.lookUp()
+	}
+	return err
+}
+
+// pairs are the parts of a stream that belong together.
+type pairs struct {
+	mate  map[uint64]part // by the sequence of the one, the other
+	alone map[string][]*Entry
+}
+
+// add takes the next part of the stream.
+func (p *pairs) add(e *Entry) {
+	if p.alone == nil {
+		p.alone, p.mate = map[string][]*Entry{}, map[uint64]part{}
+	}
+	key := e.letterKey()
+	if waiting := p.alone[key]; len(waiting) > 0 && waiting[0].Part != e.Part {
+		p.mate[waiting[0].Seq], p.mate[e.Seq] = e.parts[0], waiting[0].parts[0]
+		p.alone[key] = waiting[1:]
+		return
+	}
+	p.alone[key] = append(p.alone[key], e)
+}
