@@ -37,6 +37,8 @@ type Options struct {
 	Changes   Changes
 	Version   string
 	Log       *slog.Logger
+	// HistoryStep is the time between two points of the history, of which there are 60; 0 is 5 s. Rates are over 12 steps.
+	HistoryStep time.Duration
 }
 
 // Server is the admin listener's.
@@ -49,6 +51,7 @@ type Server struct {
 	changes   Changes
 	version   string
 	log       *slog.Logger
+	step      time.Duration
 
 	loopback atomic.Bool // the listener being served is reached from this machine only
 	hub      hub
@@ -63,6 +66,10 @@ func New(o Options) *Server {
 	}
 	s := &Server{
 		config: o.Config, ready: o.Ready, metrics: o.Metrics, letters: o.Letters, changes: o.Changes, version: o.Version, log: o.Log,
+		step: o.HistoryStep,
+	}
+	if s.step == 0 {
+		s.step = historyStep
 	}
 	for _, c := range o.Consumers {
 		s.consumers = append(s.consumers, &watched{Consumer: c, schedule: scheduleOf(c.Config)})
@@ -92,11 +99,17 @@ func (s *Server) StopLong() {
 	s.changing.stop()
 }
 
-// join waits for the requests of the API.
+// join waits for the requests of the API, at most 2 s: a replay that waits for the app's answer is as safe as when it is killed.
 func (s *Server) join() {
-	s.streams.wait()
-	s.reads.wait()
-	s.changing.wait()
+	limit := time.NewTimer(stopTimeout)
+	defer limit.Stop()
+	for _, j := range []*jobs{&s.streams, &s.reads, &s.changing} {
+		select {
+		case <-j.idle():
+		case <-limit.C:
+			return
+		}
+	}
 }
 
 func (s *Server) serve(ctx context.Context, ln net.Listener) error {

@@ -222,7 +222,7 @@ func (s *Server) overview(now time.Time, whole bool) Overview {
 		state := w.state(now)
 		if whole {
 			state.Retry = w.schedule
-			state.History = &History{Step: historyStep.Seconds(), Points: w.history.points()}
+			state.History = &History{Step: s.step.Seconds(), Points: w.history.points()}
 		}
 		o.Consumers = append(o.Consumers, state)
 	}

@@ -96,8 +96,7 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(page.Entries) > f.Limit {
 		page.Entries = page.Entries[:f.Limit]
-		last := page.Entries[f.Limit-1].Cursor()
-		page.Next = last.Stream + ":" + strconv.FormatUint(last.Seq, 10)
+		page.Next = page.Entries[f.Limit-1].Cursor().String()
 	}
 	s.answer(w, http.StatusOK, page)
 }

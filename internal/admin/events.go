@@ -95,10 +95,11 @@ func (s *Server) event(name string, v any) []byte {
 
 // watch keeps the history, and tells the listeners what happens, until ctx ends.
 func (s *Server) watch(ctx context.Context) {
-	live, step := time.NewTicker(liveEvery), time.NewTicker(historyStep)
+	live, step := time.NewTicker(liveEvery), time.NewTicker(s.step)
 	defer live.Stop()
 	defer step.Stop()
 	depths := map[string]uint64{}
+	s.compare(depths)
 	s.remember(time.Now())
 	for {
 		select {
@@ -109,8 +110,9 @@ func (s *Server) watch(ctx context.Context) {
 			s.tell("history", s.steps())
 		case now := <-live.C:
 			if s.hub.heard() {
-				s.live(now, depths)
+				s.tell("consumers", s.overview(now, false))
 			}
+			s.compare(depths)
 		}
 	}
 }
@@ -131,18 +133,17 @@ func (s *Server) steps() []Step {
 	return all
 }
 
-// live tells how the consumers do, and of each DLQ stream whose depth changed since the last time.
-func (s *Server) live(now time.Time, depths map[string]uint64) {
-	o := s.overview(now, false)
-	s.tell("consumers", o)
-	for _, c := range o.Consumers {
-		if !c.DLQ.Enabled {
+// compare tells of each DLQ stream whose depth is not what it was the last time.
+func (s *Server) compare(depths map[string]uint64) {
+	for _, w := range s.consumers {
+		st := w.Pipeline.Status()
+		if !st.DLQEnabled {
 			continue
 		}
-		if before, known := depths[c.DLQ.Stream]; known && before != c.DLQ.Depth {
-			s.tell("dlq", DLQChange{c.DLQ.Stream, c.DLQ.Depth})
+		if before, known := depths[st.DLQStream]; known && before != st.DLQDepth {
+			s.tell("dlq", DLQChange{st.DLQStream, st.DLQDepth})
 		}
-		depths[c.DLQ.Stream] = c.DLQ.Depth
+		depths[st.DLQStream] = st.DLQDepth
 	}
 }
 

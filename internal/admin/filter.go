@@ -91,10 +91,9 @@ func (s Selection) filter(now time.Time) (dlq.Filter, error) {
 	var err error
 	if s.Status != "" {
 		n, err := strconv.Atoi(string(s.Status))
-		if err != nil || n < 0 || n > 999 {
-			err = fmt.Errorf("%q is no HTTP status, or 0 for no answer", s.Status)
+		if err != nil {
+			note("status", fmt.Errorf("%q is not an HTTP status, nor 0 for no answer", s.Status))
 		}
-		note("status", err)
 		f.Status = &n
 	}
 	f.Since, err = moment(s.Since, now)
@@ -108,9 +107,9 @@ func (s Selection) filter(now time.Time) (dlq.Filter, error) {
 			note("limit", fmt.Errorf("%q is no number from 1 on", s.Limit))
 		}
 	}
-	f.After, err = cursor(s.After)
+	f.After, err = dlq.ParseCursor(s.After)
 	note("after", err)
-	return f, errors.Join(faults...)
+	return f, errors.Join(append(faults, f.Validate())...)
 }
 
 // moment is an RFC 3339 time, or a duration before now.
@@ -143,23 +142,10 @@ func span(s string) (first, last uint64, err error) {
 	if b != "" && err == nil {
 		last, err = strconv.ParseUint(b, 10, 64)
 	}
-	if err != nil || a == "" && b == "" || b != "" && last < max(first, 1) {
+	if err != nil || a == "" && b == "" || b != "" && last == 0 {
 		return 0, 0, fmt.Errorf("%q is no sequence N or range A-B", s)
 	}
 	return first, last, nil
-}
-
-func cursor(s string) (dlq.Cursor, error) {
-	if s == "" {
-		return dlq.Cursor{}, nil
-	}
-	i := strings.LastIndexByte(s, ':')
-	if i > 0 {
-		if seq, err := strconv.ParseUint(s[i+1:], 10, 64); err == nil {
-			return dlq.Cursor{Stream: s[:i], Seq: seq}, nil
-		}
-	}
-	return dlq.Cursor{}, fmt.Errorf("%q is not what next was", s)
 }
 
 // body reads a JSON object into v. An empty body is one that was forgotten, unless it may be left out.

@@ -10,10 +10,10 @@ import (
 
 const (
 	historyStep   = 5 * time.Second
-	historySteps  = 60 // five minutes
-	rateSteps     = 12 // rates are over the last minute
-	shortestSpan  = time.Second
-	historyMemory = historySteps + 1 // samples: a point is what lies between two
+	historySteps  = 60                    // five minutes
+	rateSteps     = 12                    // a minute
+	shortestSpan  = 10 * time.Millisecond // of a rate
+	historyMemory = historySteps + 1      // samples: a point is what lies between two
 )
 
 // sample is a consumer at one moment.

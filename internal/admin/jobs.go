@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// jobs are the requests that take long: event streams and replays. They are bounded, and end when the sidecar stops. The zero
-// value is ready.
+// jobs are the requests of one kind that take long. They are bounded, and end when the sidecar stops. The zero value is ready.
 type jobs struct {
 	mu      sync.Mutex
 	stopped bool
 	last    int
 	running map[int]context.CancelFunc
-	all     sync.WaitGroup
+	none    chan struct{} // closed when the last one ended after the stop
 }
 
 // begin starts a job if fewer than most run. The returned context ends with ctx, and at the stop; end must be called.
@@ -29,25 +28,35 @@ func (j *jobs) begin(ctx context.Context, most int) (job context.Context, end fu
 	j.last++
 	id := j.last
 	j.running[id] = cancel
-	j.all.Add(1)
 	return job, func() {
 		cancel()
 		j.mu.Lock()
+		defer j.mu.Unlock()
 		delete(j.running, id)
-		j.mu.Unlock()
-		j.all.Done()
+		if j.stopped && len(j.running) == 0 {
+			close(j.none)
+		}
 	}, true
 }
 
-// stop ends all jobs; none begins any more.
+// stop ends all jobs; none begins any more. Doing so again does nothing.
 func (j *jobs) stop() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.stopped = true
+	if j.stopped {
+		return
+	}
+	j.stopped, j.none = true, make(chan struct{})
+	if len(j.running) == 0 {
+		close(j.none)
+	}
 	for _, cancel := range j.running {
 		cancel()
 	}
 }
 
-// wait waits until all have ended.
-func (j *jobs) wait() { j.all.Wait() }
+// idle is closed when all jobs have ended after the stop.
+func (j *jobs) idle() <-chan struct{} {
+	j.stop()
+	return j.none
+}

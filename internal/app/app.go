@@ -105,6 +105,7 @@ func (a *App) add(o Options, activity *telemetry.Consumer, c config.Consumer) er
 	a.watched = append(a.watched, admin.Consumer{Config: c, Pipeline: p, Activity: activity})
 	a.letters = append(a.letters, dlq.Consumer{
 		Stream: c.Stream, Durable: c.Durable, DLQ: c.DLQ, Policy: cfg.Policy, Target: target, Manage: jetstream.Manage(c.Manage),
+		Remember: p.Remember,
 	})
 	return nil
 }

@@ -53,13 +53,13 @@ function tile(name, chart, hint) {
 
 class Card {
   constructor(c) {
-    const steps = Math.max(2, Math.round(300 / c.history.step));
+    const steps = 60;
     this.points = [];
     this.most = steps;
     this.badges = h('span', { class: 'badges' });
     this.why = h('p', { class: 'why', hidden: true });
-    this.flow = tile('Delivered', new Chart('Messages delivered a second', ['good'], steps), 'acked, dropped and recognized as answered before');
-    this.trouble = tile('Retried, dead-lettered', new Chart('Retries and dead letters a second', ['warn', 'bad'], steps), 'orange: retries; red: dead letters');
+    this.flow = tile('Delivered a second', new Chart('Messages delivered a second', ['good'], steps), 'acked, dropped and recognized as answered before');
+    this.trouble = tile('Failed a second', new Chart('Retries and dead letters a second', ['warn', 'bad'], steps), 'orange: to be tried again; red: dead letters');
     this.backlog = tile('Backlog', new Chart('Messages not delivered yet, and parked', ['plain', 'warn'], steps, 4), 'not delivered yet; orange: parked, which wait at the server for a retry or are held by other sidecars');
     this.busy = tile('In flight', new Chart('Requests at the app', ['plain'], steps, c.concurrency), 'requests at the app now');
     this.facts = new Map();
@@ -90,9 +90,8 @@ class Card {
     this.state(c);
     const r = c.rates;
     set(this.flow.value, rate(r.ack + r.drop + r.duplicate));
-    set(this.flow.note, 'a second');
     set(this.trouble.value, rate(r.retry + r.dlq));
-    set(this.trouble.note, 'a second');
+    set(this.trouble.note, r.dlq > 0 ? `${rate(r.dlq)} to the DLQ` : '');
     set(this.backlog.value, count(c.pending));
     set(this.backlog.note, c.parked > 0 ? `and ${count(c.parked)} parked` : 'waiting');
     set(this.busy.value, count(c.in_flight));

@@ -90,8 +90,10 @@ export class DLQView {
     } catch (e) {
       if (e.name !== 'AbortError') this.failed(e);
     }
-    if (this.loading === loading) this.loading = undefined;
+    if (this.loading !== loading) return;
+    this.loading = undefined;
     this.took = performance.now() - began;
+    if (this.missed) this.changed();
   }
 
   display(page) {
@@ -122,6 +124,9 @@ export class DLQView {
     this.stats = stats;
     const range = stats.entries ? `, ${bytes(stats.bytes)}, from ${ago(stats.oldest)} to ${ago(stats.newest)}` : '';
     set(this.total, `${count(stats.entries)} ${Object.keys(this.query).length ? 'selected' : stats.entries === 1 ? 'entry' : 'entries'}${range}`);
+    const n = stats.entries === 0 ? '' : ` ${count(stats.entries)}`;
+    set(this.replayAll, `Replay all${n} …`);
+    set(this.removeAll, `Delete all${n} …`);
     this.replayAll.disabled = stats.entries === 0;
     this.removeAll.disabled = stats.entries === 0;
     this.placed();
@@ -173,6 +178,7 @@ export class DLQView {
 
   // changed is called when the sidecar says that a DLQ stream changed. The first page is shown anew, not too often.
   changed() {
+    this.missed = Boolean(this.loading);
     if (!this.node.isConnected || this.loading) return;
     if (this.cursors.length > 1) {
       show(this.fresh, true);

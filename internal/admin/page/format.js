@@ -35,7 +35,9 @@ export function span(seconds) {
 
 // ago is how long a time is past, roughly.
 export function ago(time, now = Date.now()) {
-  const seconds = Math.max(0, (now - new Date(time)) / 1000);
+  const at = moment(time);
+  if (!at) return 'unknown';
+  const seconds = Math.max(0, (now - at) / 1000);
   if (seconds < 5) return 'just now';
   if (seconds < 60) return `${Math.floor(seconds)} s ago`;
   for (const [size, unit] of [[86400, 'd'], [3600, 'h'], [60, 'm']]) {
@@ -45,9 +47,16 @@ export function ago(time, now = Date.now()) {
 }
 
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
-const known = (time) => time && !time.startsWith('0001-');
+// moment is a time, undefined for what is none: headers can hold anything.
+function moment(time) {
+  const at = new Date(/^\d{4}-\d\d-\d\dT/.test(time) ? time : NaN);
+  return Number.isNaN(at.getTime()) || at.getUTCFullYear() < 1970 ? undefined : at;
+}
 
-export const clock = (time) => (known(time) ? local.format(new Date(time)) : 'unknown');
+export function clock(time) {
+  const at = moment(time);
+  return at ? local.format(at) : 'unknown';
+}
 
 // What cannot be seen, or changes the order in which text is shown: control, bidirectional and zero-width characters.
 const unseen = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu;

@@ -3,15 +3,15 @@
 import { h, svg } from './dom.js';
 import { span } from './format.js';
 
-const height = 96;
-const bar = 18;
-const gap = 6;
+const height = 104;
+const bar = 26;
+const gap = 8;
 
 // schedule draws the delays: solid up to the shortest, lighter up to the longest, on a scale of square roots, since they grow by
 // factors.
 export function schedule(retry) {
   const longest = Math.max(0.001, ...retry.attempts.map((a) => a.longest));
-  const y = (seconds) => height - Math.sqrt(seconds / longest) * (height - 18);
+  const y = (seconds) => height - Math.sqrt(seconds / longest) * (height - 22);
   const width = Math.max(retry.attempts.length * (bar + gap) + gap, 60);
   let most = 0;
   let least = 0;
@@ -23,7 +23,8 @@ export function schedule(retry) {
       svg('title', {}, `attempt ${a.attempt}: ${between(a.shortest, a.longest)} after the one before`),
       svg('rect', { class: 'longest', x, y: y(a.longest), width: bar, height: height - y(a.longest), rx: 3 }),
       svg('rect', { class: 'shortest', x, y: y(a.shortest), width: bar, height: height - y(a.shortest), rx: 3 }),
-      svg('text', { x: x + bar / 2, y: height + 14, 'text-anchor': 'middle' }, String(a.attempt)));
+      svg('text', { x: x + bar / 2, y: y(a.longest) - 4, 'text-anchor': 'middle' }, span(a.longest)),
+      svg('text', { class: 'attempt', x: x + bar / 2, y: height + 14, 'text-anchor': 'middle' }, String(a.attempt)));
   });
   const drawing = svg('svg', {
     class: 'schedule', viewBox: `0 0 ${width} ${height + 18}`, width, height: height + 18, 'aria-hidden': true,
