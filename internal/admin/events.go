@@ -165,7 +165,7 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet { // HEAD
 		return
 	}
-	first := s.event("consumers", s.overview(time.Now(), true))
+	first := s.event("consumers", s.overview(time.Now(), false))
 	if !out.send(append(fmt.Appendf(nil, "retry: %d\n\n", retryAfter), first...)) {
 		return
 	}

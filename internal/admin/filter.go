@@ -164,7 +164,9 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v any, optional bo
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	err = d.Decode(v)
+	if err = d.Decode(v); err == nil && !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) { // null
+		err = errors.New("it is none")
+	}
 	if err == nil && d.More() {
 		err = errors.New("there is more than one value")
 	}

@@ -48,10 +48,15 @@ class Run {
     const body = { ...this.query };
     if (this.what === 'replay') Object.assign(body, { to: this.to.value(), rate: Math.max(0, Number(this.rate.value) || 0) });
     this.bar = h('progress', { 'aria-label': 'Progress' });
-    this.words = h('p', { class: 'progress-words', role: 'status' }, 'Selecting …');
+    this.words = h('p', {}, 'Selecting …');
     this.dialog.body.replaceChildren(this.bar, this.words);
     this.dialog.choices(['Cancel', '', () => this.abort.abort()]);
     this.dialog.buttons.firstChild.focus();
+    this.dialog.node.addEventListener('cancel', (e) => { // Esc: first it is cancelled, then closed
+      if (this.finished) return;
+      e.preventDefault();
+      this.abort.abort();
+    });
     this.started = performance.now();
     this.last = { selected: 0, done: 0, failed: 0, kept: 0 };
     let report;
@@ -91,6 +96,7 @@ class Run {
   }
 
   finish(report, error) {
+    this.finished = true;
     const p = report || this.last;
     const cancelled = this.abort.signal.aborted;
     const through = p.done + p.failed + p.kept;

@@ -6,7 +6,7 @@ import { h } from './dom.js';
 export class Dialog {
   constructor(title, onClose = () => {}) {
     this.before = document.activeElement;
-    this.body = h('div', { class: 'dialog-body' });
+    this.body = h('div', { class: 'dialog-body', 'aria-live': 'polite' });
     this.buttons = h('div', { class: 'buttons' });
     this.node = h('dialog', { 'aria-labelledby': 'dialog-title' }, h('h2', { id: 'dialog-title' }, title), this.body, this.buttons);
     this.node.addEventListener('close', () => {

@@ -148,6 +148,10 @@ export class DLQView {
     if (e.status === 401) return;
     this.table.classList.add('stale');
     const wrong = e.status === 400;
+    const old = this.rows.children.length > 0;
+    show(this.table, old);
+    show(this.pages, old);
+    this.replayAll.disabled = this.removeAll.disabled = true;
     this.tell(h('div', { class: 'empty bad', role: 'alert' },
       h('h2', {}, wrong ? 'The filter is not right' : 'The dead letters cannot be read'), h('p', {}, visible(e.message)),
       !wrong && h('button', { type: 'button', onclick: () => this.load(true) }, 'Try again')));
