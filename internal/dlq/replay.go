@@ -42,6 +42,11 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 		r.dry(refs)
 		return r.end(false), nil
 	}
+	if o.Confirm != nil {
+		if err := o.Confirm(len(refs)); err != nil {
+			return r.end(true), err
+		}
+	}
 	if o.To == ToApp && len(refs) > 0 {
 		if err := s.appThere(ctx); err != nil {
 			return r.end(true), err
