@@ -32,7 +32,7 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 	}
 	if o.Confirm != nil {
 		if err := o.Confirm(len(refs)); err != nil {
-			return r.end(true), err
+			return r.end(false), err
 		}
 	}
 	for _, some := range byStream(refs) {
