@@ -155,12 +155,12 @@ func TestDLQListShowStats(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(always(reply{status: 422, header: map[string]string{"Sidecar-Reason": "no such customer"}, body: `{"field":"customer"}`}))
 	seq := w.publish("orders.eu.new", `{"a": [1, 2]}`, "Nats-Msg-Id: id-1", "X-Many: one", "X-Many: two", "Content-Type: application/json")
-	bin := w.publish("orders.us", "\x00\xff\x1b[31m")
 	w.running()
+	w.waitDead(1)
+	bin := w.publish("orders.us", "\x00\xff\x1b[31m")
 	w.balance()
 
-	var raw []map[string]any
-	raw = lines[map[string]any](t, w.dlqOK("list", "--json", "--subject", "orders.eu.>"))
+	raw := lines[map[string]any](t, w.dlqOK("list", "--json", "--subject", "orders.eu.>"))
 	if len(raw) != 1 {
 		t.Fatalf("%v", raw)
 	}
