@@ -85,7 +85,7 @@ func (r *scanner) run(ctx context.Context, yield func(*Stored) bool) error {
 	if r.done = pending == 0; r.done {
 		return nil
 	}
-	r.inbox = r.conn.nc.NewRespInbox()
+	r.inbox = r.conn.nc.NewInbox()
 	messages := make(chan *nats.Msg, 4*scanBatch)
 	sub, err := r.conn.nc.ChanSubscribe(r.inbox, messages)
 	if err != nil {

@@ -30,6 +30,11 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 		r.dry(refs)
 		return r.end(false), nil
 	}
+	if o.Confirm != nil {
+		if err := o.Confirm(len(refs)); err != nil {
+			return r.end(false), err
+		}
+	}
 	for _, some := range byStream(refs) {
 		if err := r.removeFrom(ctx, some, f.explicit()); err != nil {
 			return r.end(ctx.Err() != nil), err

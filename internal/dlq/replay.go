@@ -42,9 +42,14 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 		r.dry(refs)
 		return r.end(false), nil
 	}
+	if o.Confirm != nil {
+		if err := o.Confirm(len(refs)); err != nil {
+			return r.end(ctx.Err() != nil), err
+		}
+	}
 	if o.To == ToApp && len(refs) > 0 {
 		if err := s.appThere(ctx); err != nil {
-			return r.end(true), err
+			return r.end(ctx.Err() != nil), err
 		}
 	}
 	if o.Rate > 0 {
@@ -55,7 +60,7 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 			break
 		}
 		if err := r.stream(ctx, some); err != nil {
-			return r.end(true), err
+			return r.end(ctx.Err() != nil), err
 		}
 	}
 	return r.end(ctx.Err() != nil), nil

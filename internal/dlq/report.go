@@ -3,6 +3,8 @@ package dlq
 // RemoveOptions are how to remove.
 type RemoveOptions struct {
 	DryRun bool
+	// Confirm, if set, is asked once the selection is fixed, with its number of entries; an error ends it with that error.
+	Confirm func(selected int) error
 	// OnProgress, if set, is told after each entry, by one goroutine at a time; it must not block.
 	OnProgress func(Progress)
 }
@@ -23,6 +25,8 @@ type ReplayOptions struct {
 	Rate        float64 // entries a second; 0: no limit
 	Concurrency int     // entries in work at a time; 0: one
 	MaxReplays  int     // entries that were replayed so often are left; 0: none are
+	// Confirm, if set, is asked once the selection is fixed, with its number of entries; an error ends it with that error.
+	Confirm func(selected int) error
 	// OnProgress, if set, is told after each entry, by one goroutine at a time; it must not block.
 	OnProgress func(Progress)
 }

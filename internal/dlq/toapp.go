@@ -73,9 +73,7 @@ func (r *replay) toApp(ctx context.Context, l *Letter) (*Outcome, error) {
 	}
 	verdict, reason := decide(&c.Policy, result.Outcome, m)
 	if verdict == policy.Ack || verdict == policy.Drop {
-		if c.Remember != nil {
-			c.Remember(m)
-		}
+		r.remember(ctx, c, m)
 		o := &Outcome{Result: Acked, Status: result.Status}
 		if verdict == policy.Drop {
 			o.Result = Dropped
@@ -94,6 +92,19 @@ func (r *replay) toApp(ctx context.Context, l *Letter) (*Outcome, error) {
 		return &Outcome{Result: Kept, Status: result.Status, Why: "the app failed it again, and the new cause could not be stored: " + err.Error()}, nil
 	}
 	return &Outcome{Result: Failed, Reason: string(reason), Status: result.Status, Why: text}, nil
+}
+
+// remember tells that the app accepted a message, unless it is of a stream that is gone.
+func (r *replay) remember(ctx context.Context, c *Consumer, m *jetstream.Message) {
+	if c.Remember == nil {
+		return
+	}
+	state, err := r.s.conn.StreamState(context.WithoutCancel(ctx), c.Stream)
+	if err != nil || m.Stored.Before(state.Created) {
+		return
+	}
+	m.StreamCreated = state.Created
+	c.Remember(m)
 }
 
 // replayed is the message that an entry was made of, delivered once more: it counts as a delivery.
