@@ -103,11 +103,10 @@ func (a *App) add(o Options, activity *telemetry.Consumer, c config.Consumer) er
 	p := a.pipeline(o, cfg, target, activity, c)
 	a.pipelines = append(a.pipelines, p)
 	a.watched = append(a.watched, admin.Consumer{Config: c, Pipeline: p, Activity: activity})
-	a.letters = append(a.letters, dlq.Consumer{
-		Stream: c.Stream, Durable: c.Durable, DLQ: c.DLQ, Policy: cfg.Policy, Target: target, Manage: jetstream.Manage(c.Manage),
-		Remember: p.Remember,
-	})
-	return nil
+	letters, err := letters(c, a.client)
+	letters.Remember = p.Remember
+	a.letters = append(a.letters, letters)
+	return err
 }
 
 func (a *App) pipeline(o Options, cfg pipeline.Config, target *forward.Target, observer pipeline.Observer, c config.Consumer) *pipeline.Pipeline {

@@ -50,20 +50,6 @@ func (p *Pipeline) remember(a *attempt) {
 	}
 }
 
-// Remember is told of a message that the app answered in a replay: a delivery of the same id is then known. A message of a stream
-// that this pipeline has no delivery of yet, or that was made anew since, is not remembered.
-func (p *Pipeline) Remember(m *jetstream.Message) {
-	p.mu.Lock()
-	scope, since := p.scope, p.scoped
-	p.mu.Unlock()
-	if p.memory == nil || since.IsZero() || m.Stored.Before(since) {
-		return
-	}
-	a := attempt{message: m, scope: scope}
-	p.identify(&a)
-	p.remember(&a)
-}
-
 func (p *Pipeline) settled(a *attempt, r Result) {
 	m := a.message
 	text := a.result.Error
