@@ -103,9 +103,9 @@ func (a *App) add(o Options, activity *telemetry.Consumer, c config.Consumer) er
 	p := a.pipeline(o, cfg, target, activity, c)
 	a.pipelines = append(a.pipelines, p)
 	a.watched = append(a.watched, admin.Consumer{Config: c, Pipeline: p, Activity: activity})
-	letters, err := letters(c, a.client)
-	letters.Remember = p.Remember
-	a.letters = append(a.letters, letters)
+	dead, err := letters(c, a.client)
+	dead.Remember = p.Remember
+	a.letters = append(a.letters, dead)
 	return err
 }
 
