@@ -274,6 +274,9 @@ func TestReplayAndRemoveOne(t *testing.T) {
 	if n := w.letters.Len(); n != 2 { // 5, and 2 stored anew
 		t.Errorf("%d entries are left", n)
 	}
+	if n := w.consumer.Looks(); n != 4 {
+		t.Errorf("the depth was looked up %d times", n)
+	}
 }
 
 // lines reads an answer of many lines.
@@ -314,6 +317,7 @@ func TestReplayAndRemoveMany(t *testing.T) {
 		{"/api/dlq/replay", `{"to": "app", "rate": 0, "concurrency": 4, "max_replays": 5}`, 171, 112, 59, 59},
 		{"/api/dlq/replay", `{"to": "stream", "subject": "nothing"}`, 0, 0, 0, 59},
 	} {
+		looks := w.consumer.Looks()
 		resp := w.open(t.Context(), "POST", c.path, c.body)
 		all := w.lines(resp.Body)
 		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/x-ndjson" || len(all) < 2 {
@@ -323,6 +327,9 @@ func TestReplayAndRemoveMany(t *testing.T) {
 			if l.Progress == nil {
 				t.Errorf("a line before the last one has no progress: %+v", l)
 			}
+		}
+		if w.consumer.Looks() == looks {
+			t.Error("the depth was not looked up")
 		}
 		r := all[len(all)-1].Report
 		if r == nil || r.Selected != c.selected || r.Done != c.done || r.Kept != c.kept || w.letters.Len() != c.left {

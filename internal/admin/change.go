@@ -120,6 +120,7 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
 		}
 	})
 	_ = control.SetWriteDeadline(time.Now().Add(sendTimeout))
+	s.changed(stream)
 	switch {
 	case last != nil:
 		s.answer(w, http.StatusOK, last)
@@ -186,6 +187,7 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, sel Selection, do 
 		stop() // nobody reads on: a replay that nobody watches is not wanted
 	}
 	<-done
+	s.changed(f.Stream)
 	last := Line{Report: report}
 	if err != nil {
 		last.Error = err.Error()
@@ -194,6 +196,15 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, sel Selection, do 
 		report.Failures = []dlq.Failure{}
 	}
 	out.line(last)
+}
+
+// changed lets the depth of a DLQ stream be looked up, or that of all: what shows it then shows it right.
+func (s *Server) changed(stream string) {
+	for _, w := range s.consumers {
+		if stream == "" || w.Pipeline.Status().DLQStream == stream {
+			w.Pipeline.LookAtDLQ()
+		}
+	}
 }
 
 // report writes how far it is until it is done, and reports whether somebody reads.

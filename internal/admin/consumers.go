@@ -15,6 +15,7 @@ const mostAttempts = 50
 // Pipeline tells how a consumer's pipeline is now. It is asked from any goroutine.
 type Pipeline interface {
 	Status() pipeline.Status
+	LookAtDLQ() // soon: its depth changed
 }
 
 // Activity tells what happened in a pipeline. It is asked from any goroutine.

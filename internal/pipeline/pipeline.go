@@ -144,6 +144,9 @@ func (p *Pipeline) Status() Status {
 	return s
 }
 
+// LookAtDLQ asks for a look at the DLQ stream: something else than this pipeline changed what is in it.
+func (p *Pipeline) LookAtDLQ() { p.graves.lookSoon() }
+
 // Run serves the consumer until ctx ends, and then stops: pulling first, then what nobody has begun is handed back, what
 // is in flight may finish, and every verdict is confirmed. It returns the number of verdicts that could not be confirmed
 // within the shutdown timeout.

@@ -132,7 +132,7 @@ func TestTenThousand(t *testing.T) {
 	}
 	b.click("Previous")
 	b.see(".pager", "9,801 to 9,900")
-	b.click("Newest first")
+	b.click("Order: newest first")
 	b.wait("document.querySelector('.letters tbody tr').dataset.id === 'ORDERS_DLQ/1'")
 	if nodes := eval[int](b, "document.querySelectorAll('*').length"); nodes > 2500 {
 		t.Errorf("the page holds %d elements", nodes)

@@ -29,6 +29,7 @@ type world struct {
 	address   string
 	url       string
 	stop      func()
+	beat      int // of busy
 }
 
 func newWorld(t *testing.T, change ...func(*world)) *world {
@@ -90,7 +91,9 @@ func (w *world) readiness() admin.Readiness {
 func (w *world) busy() {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
-	for i := range 130 {
+	for range 130 {
+		i := w.beat
+		w.beat++
 		x := float64(i)
 		for j, c := range w.consumers {
 			c.Change(func(s *pipeline.Status, n *telemetry.Counts, _ *[]telemetry.Failure) {
@@ -104,7 +107,7 @@ func (w *world) busy() {
 					n.DLQ++
 				}
 				s.Pending = uint64(240 + 180*math.Sin(x/20) + 60*math.Sin(x/6))
-				s.Leased, s.AckPending = 24, 24+uint64(max(0, i-60)*3)
+				s.Leased, s.AckPending = 24, 24+uint64(max(0, 90+90*math.Sin(x/30)))
 			})
 		}
 		<-tick.C

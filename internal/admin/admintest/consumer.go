@@ -17,6 +17,7 @@ type Consumer struct {
 	status   pipeline.Status
 	counts   telemetry.Counts
 	failures []telemetry.Failure
+	looks    int
 }
 
 // NewConsumer is bound, and has done nothing yet.
@@ -61,4 +62,18 @@ func (c *Consumer) Failures() []telemetry.Failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failures
+}
+
+// LookAtDLQ is admin.Pipeline's.
+func (c *Consumer) LookAtDLQ() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks++
+}
+
+// Looks is how often it was told to look at its DLQ.
+func (c *Consumer) Looks() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.looks
 }

@@ -109,7 +109,7 @@ export class DLQView {
     this.range = [skipped + 1, skipped + rows.length];
     this.before.disabled = this.cursors.length < 2;
     this.after.disabled = !page.next;
-    set(this.orderButton, this.order === 'newest' ? 'Newest first' : 'Oldest first');
+    set(this.orderButton, `Order: ${this.order} first`);
     this.orderButton.title = 'Change the order';
     this.placed();
     this.tell(rows.length ? null : this.nothing());
