@@ -85,15 +85,15 @@ func TestSidecarAway(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	w := newWorld(t, func(w *world) { w.token = "the right one" })
+	w := newWorld(t, func(w *world) { w.token = "the-right-one" })
 	w.letters.Fill(1)
 	b := open(t, w.url, "#/dlq")
 	b.see("form", "The token of this sidecar")
 	b.shot("token")
 	b.fill("#token", "another")
 	b.press("\r")
-	b.see("form [role=alert]", "This token is not the right one")
-	b.fill("#token", "the right one")
+	b.see("form [role=alert]", "This token is not the-right-one")
+	b.fill("#token", "the-right-one")
 	b.press("\r")
 	b.see(".letters", "orders.new")
 	b.click("Consumers")

@@ -81,10 +81,12 @@ func (s *Letters) each(ctx context.Context, f dlq.Filter, told func(dlq.Progress
 	chosen := s.selected(f)
 	r := &dlq.Report{Progress: dlq.Progress{Selected: len(chosen)}, Failures: []dlq.Failure{}}
 	for _, l := range chosen {
-		if err := s.pass(ctx); err != nil {
-			if r.Interrupted = true; ctx.Err() != nil {
-				return r, nil
-			}
+		err := s.pass(ctx)
+		r.Interrupted = err != nil
+		switch {
+		case ctx.Err() != nil:
+			return r, nil
+		case err != nil:
 			return r, err
 		}
 		o := do(l)

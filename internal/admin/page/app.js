@@ -123,7 +123,7 @@ function needsToken() {
   live?.abort();
   const wrong = token.get() !== '';
   token.clear();
-  const input = h('input', { type: 'password', id: 'token', autocomplete: 'current-password', required: true, 'aria-describedby': 'token-note' });
+  const input = h('input', { type: 'password', id: 'token', autocomplete: 'current-password', required: true, pattern: '[!-~]+', title: 'letters, digits and signs, without blanks', 'aria-describedby': 'token-note' });
   const note = h('p', { id: 'token-note', class: wrong ? 'caution' : 'quiet', role: wrong ? 'alert' : undefined },
     wrong ? 'This token is not the right one.' : 'It is admin.token of the sidecar’s configuration, and kept until this tab is closed.');
   tell('', '');
