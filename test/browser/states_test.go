@@ -92,7 +92,7 @@ func TestToken(t *testing.T) {
 	b.shot("token")
 	b.fill("#token", "another")
 	b.press("\r")
-	b.see("form [role=alert]", "This token is not the-right-one")
+	b.see("form [role=alert]", "This token is not the right one")
 	b.fill("#token", "the-right-one")
 	b.press("\r")
 	b.see(".letters", "orders.new")
