@@ -81,9 +81,15 @@ func (s *Letters) each(ctx context.Context, f dlq.Filter, told func(dlq.Progress
 	chosen := s.selected(f)
 	r := &dlq.Report{Progress: dlq.Progress{Selected: len(chosen)}, Failures: []dlq.Failure{}}
 	for _, l := range chosen {
-		if err := s.pass(ctx); err != nil {
-			r.Interrupted = true
-			return r, unlessStopped(ctx, err)
+		err := s.pass(ctx)
+		r.Interrupted = err != nil
+		select {
+		case <-ctx.Done():
+			return r, nil
+		default:
+		}
+		if err != nil {
+			return r, err
 		}
 		o := do(l)
 		o.Entry = &l.Entry
@@ -117,12 +123,4 @@ func note(r *dlq.Report, o dlq.Outcome) {
 	r.Failures = append(r.Failures, dlq.Failure{
 		Result: o.Result, Consumer: o.Entry.Consumer, Reason: o.Reason, Status: o.Status, Why: o.Why, Count: 1, Example: o.Entry.Seq,
 	})
-}
-
-// unlessStopped is nil where the caller ended it: that is no failure.
-func unlessStopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
