@@ -17,7 +17,7 @@ import (
 
 const (
 	// ClaimLease is how long claims outlive the last word of their owner: one that was killed holds its entries that long.
-	ClaimLease = 30 * time.Second
+	ClaimLease = 15 * time.Second
 	// claimTries bounds how often one change of the claims is tried against those of others.
 	claimTries = 50
 )
@@ -96,8 +96,9 @@ func IsNoBucket(err error) bool { return errors.Is(err, natsjs.ErrBucketNotFound
 func (k *Claims) Take(ctx context.Context, entries ...uint64) (got []uint64, owner string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	before := k.self.Work
 	err = k.changeLocked(ctx, func(t *claimTable) error {
-		got, owner = got[:0], ""
+		got, owner, k.self.Work = got[:0], "", before // what an earlier try took may be somebody else's by now
 		for _, n := range entries {
 			if holder := t.holder(n); holder != "" {
 				owner = holder
@@ -108,9 +109,12 @@ func (k *Claims) Take(ctx context.Context, entries ...uint64) (got []uint64, own
 		if len(got) == 0 {
 			return errNothingToClaim
 		}
-		k.self.Work = append(slices.DeleteFunc(k.self.Work, func(n uint64) bool { return slices.Contains(got, n) }), got...)
+		k.self.Work = append(slices.DeleteFunc(slices.Clone(before), func(n uint64) bool { return slices.Contains(got, n) }), got...)
 		return nil
 	})
+	if err != nil {
+		k.self.Work = before
+	}
 	if errors.Is(err, errNothingToClaim) {
 		return nil, owner, nil
 	}
