@@ -26,7 +26,7 @@ const (
 // sidecar-state for each DLQ stream, changed by compare and set, which lists the runs: what each works on, what it is done
 // with and is about to remove, and until when it holds that. Times are the server's: clocks need not agree.
 //
-// It is safe for concurrent use by one run.
+// It is safe for concurrent use by one run, which does not take an entry twice.
 type Claims struct {
 	kv      natsjs.KeyValue
 	key     string
@@ -34,6 +34,7 @@ type Claims struct {
 	self    claimRun
 
 	mu       sync.Mutex
+	closed   bool
 	table    claimTable // as last known, self not in it
 	revision uint64     // of what is known; 0: there is no key
 	known    bool
@@ -162,7 +163,7 @@ func (k *Claims) Adopted(ctx context.Context) error {
 func (k *Claims) Close(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.self.ID = ""
+	k.closed = true
 	return k.changeLocked(ctx, func(*claimTable) error { return nil })
 }
 
@@ -226,7 +227,7 @@ func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) er
 			return err
 		}
 		others := slices.Clone(t.Runs)
-		if k.self.ID != "" {
+		if !k.closed {
 			k.self.Until = k.now().Add(ClaimLease)
 			t.Runs = append(t.Runs, k.self)
 		}
@@ -299,7 +300,9 @@ func (k *Claims) read(ctx context.Context) error {
 		var t claimTable
 		if json.Unmarshal(entry.Value(), &t) == nil && t.Created.Equal(k.created) {
 			t.Runs = slices.DeleteFunc(t.Runs, func(r claimRun) bool { return r.ID == k.self.ID })
-			t.Runs = slices.DeleteFunc(t.Runs, func(r claimRun) bool { return slices.ContainsFunc(r.Done, func(d []uint64) bool { return len(d) == 0 }) })
+			t.Runs = slices.DeleteFunc(t.Runs, func(r claimRun) bool {
+				return slices.ContainsFunc(r.Done, func(d []uint64) bool { return len(d) == 0 })
+			})
 			k.table = t
 		}
 		if !k.local.IsZero() && k.server.IsZero() {
