@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -495,7 +494,7 @@ func TestRemoveDuringReplay(t *testing.T) {
 	w.bury(2)
 	open := make(chan struct{})
 	w.app.on(func(c *call) reply { return reply{status: 422, gate: open} })
-	var cmd *exec.Cmd = w.dlqCommand(w.environment(), "replay", "1")
+	cmd := w.dlqCommand(w.environment(), "replay", "1")
 	w.must(cmd.Start())
 	eventually(t, func() bool { return w.app.count() == 1 }, text("the call"))
 	s := w.dlq("rm", "--yes")

@@ -61,10 +61,8 @@ func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 		if err := r.adopt(ctx, stream, dead); err != nil {
 			return err
 		}
-	case ctx.Err() != nil:
-		return nil
-	case lost(err):
-		return err
+	case lost(err) || stopped(ctx):
+		return unlessStopped(ctx, err)
 	case !jetstream.IsNoBucket(err):
 		r.s.log.Warn("dead letters are removed without looking whether they are in replay", slog.String("error", err.Error()))
 	}

@@ -70,7 +70,7 @@ func (r *run) failure(o Outcome) {
 	if f == nil {
 		f = &Failure{}
 		*f = key
-		f.Stream, f.Example = o.Entry.DLQStream, o.Entry.Seq
+		f.Stream, f.Example = o.Entry.DLQStream, max(o.NewSeq, o.Entry.Seq)
 		r.failures[key] = f
 	}
 	f.Count++
@@ -169,4 +169,20 @@ func (r *run) finish(stream string, parts []uint64) error {
 // lost reports whether an error means that nothing can be done now, rather than that one entry cannot.
 func lost(err error) bool {
 	return errors.Is(err, jetstream.ErrNotConnected) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// stopped reports whether the run was asked to stop.
+func stopped(ctx context.Context) bool { return ctx.Err() != nil }
+
+// unlessStopped is an error that counts only if it does not come of the stop.
+func unlessStopped(ctx context.Context, err error) error {
+	if stopped(ctx) {
+		return nil
+	}
+	return err
+}
+
+// left is an entry that stays for an error.
+func left(status int, err error) *Outcome {
+	return &Outcome{Result: Kept, Status: status, Why: err.Error()}
 }
