@@ -323,6 +323,19 @@ func TestDLQPartsApart(t *testing.T) {
 	}
 }
 
+// Where entries cannot be removed nothing is done with them at all.
+func TestDLQThatKeepsItsEntries(t *testing.T) {
+	w := newWorld(t)
+	w.dlqOf(func(c *natsjs.StreamConfig) { c.DenyDelete = true })
+	w.buryOne(letter(1))
+	for _, args := range [][]string{{"replay"}, {"replay", "--to", "stream"}, {"rm"}} {
+		s := w.dlq(args...)
+		if s.code != 1 || !strings.Contains(s.err, "deny_delete") || len(w.dead()) != 1 || w.app.count() != 0 || w.streamInfo(stream).State.Msgs != 0 {
+			t.Errorf("%v: %+v", args, s)
+		}
+	}
+}
+
 // Without the bucket nothing keeps two replays apart: it is refused.
 func TestReplayWithoutClaims(t *testing.T) {
 	w := newWorld(t)

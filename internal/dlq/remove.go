@@ -52,6 +52,9 @@ func (r *run) dry(refs []ref) {
 // removeFrom removes entries of one DLQ stream. Those in replay are left. Without the bucket of claims nobody can be replaying.
 func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 	stream := refs[0].stream
+	if err := r.s.removable(ctx, stream); err != nil {
+		return unlessStopped(ctx, err)
+	}
 	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, "", jetstream.ManageNone, newID(), owner())
 	switch {
 	case err == nil:

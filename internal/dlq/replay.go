@@ -76,6 +76,9 @@ type replay struct {
 // stream replays entries of one DLQ stream: first all, then again those that others had in work.
 func (r *replay) stream(ctx context.Context, refs []ref) error {
 	stream := refs[0].stream
+	if err := r.s.removable(ctx, stream); err != nil {
+		return unlessStopped(ctx, err)
+	}
 	source, manage := r.s.bucketOf(stream)
 	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, source, manage, newID(), owner())
 	switch {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -92,6 +93,15 @@ func (r *run) end(interrupted bool) *Report {
 	return &rep
 }
 
+// removable reports an error if nothing can be removed from a DLQ stream.
+func (s *Service) removable(ctx context.Context, stream string) error {
+	state, err := s.conn.StreamState(ctx, stream)
+	if err == nil && state.Keeps {
+		err = fmt.Errorf("nothing can be removed from stream %s: it is sealed, or has deny_delete", stream)
+	}
+	return err
+}
+
 // keepAlive renews the claims until the returned func is called, which waits for its end.
 func (r *run) keepAlive(claims *jetstream.Claims) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -156,7 +166,9 @@ func (r *run) finish(stream string, parts []uint64) error {
 			steps = steps[1:]
 			continue
 		}
-		last = err
+		if last = err; !lost(err) {
+			return last
+		}
 		select {
 		case <-ctx.Done():
 			return last
