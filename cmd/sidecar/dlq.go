@@ -32,11 +32,11 @@ type letters interface {
 
 func dlqCommands() []command {
 	return []command{
-		{name: "list", short: "list dead letters, the oldest first", args: "[-c FILE] [FILTERS] [--json]", long: dlqListHelp, run: dlqList},
-		{name: "show", short: "show one dead letter with its cause, headers and body", args: "SEQ [-c FILE] [--stream DLQ_STREAM] [--json | --raw]", long: dlqShowHelp, run: dlqShow},
-		{name: "stats", short: "count dead letters by consumer, subject, reason and status", args: "[-c FILE] [FILTERS] [--json]", long: dlqStatsHelp, run: dlqStats},
-		{name: "replay", short: "deliver dead letters again", args: "[SEQ] [-c FILE] [FILTERS] [--to app|stream] [--rate N] [--concurrency N] [--max-replays N] [--dry-run] [--yes] [--json]", long: dlqReplayHelp, run: dlqReplay},
-		{name: "rm", short: "remove dead letters for good", args: "[SEQ] [-c FILE] [FILTERS] [--dry-run] [--yes] [--json]", long: dlqRemoveHelp, run: dlqRemove},
+		{name: "list", short: "list dead letters, the oldest first", args: "[-c FILE | --admin URL] [FILTERS] [--json]", long: dlqListHelp, run: dlqList},
+		{name: "show", short: "show one dead letter with its cause, headers and body", args: "SEQ [-c FILE | --admin URL] [--stream DLQ_STREAM] [--json | --raw]", long: dlqShowHelp, run: dlqShow},
+		{name: "stats", short: "count dead letters by consumer, subject, reason and status", args: "[-c FILE | --admin URL] [FILTERS] [--json]", long: dlqStatsHelp, run: dlqStats},
+		{name: "replay", short: "deliver dead letters again", args: "[SEQ] [-c FILE | --admin URL] [FILTERS] [--to app|stream] [--rate N] [--concurrency N] [--max-replays N] [--dry-run] [--yes] [--json]", long: dlqReplayHelp, run: dlqReplay},
+		{name: "rm", short: "remove dead letters for good", args: "[SEQ] [-c FILE | --admin URL] [FILTERS] [--dry-run] [--yes] [--json]", long: dlqRemoveHelp, run: dlqRemove},
 	}
 }
 
