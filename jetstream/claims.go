@@ -17,7 +17,7 @@ import (
 
 const (
 	// ClaimLease is how long claims outlive the last word of their owner: one that was killed holds its entries that long.
-	ClaimLease = 30 * time.Second
+	ClaimLease = 15 * time.Second
 	// claimTries bounds how often one change of the claims is tried against those of others.
 	claimTries = 50
 )
@@ -26,7 +26,7 @@ const (
 // sidecar-state for each DLQ stream, changed by compare and set, which lists the runs: what each works on, what it is done
 // with and is about to remove, and until when it holds that. Times are the server's: clocks need not agree.
 //
-// It is safe for concurrent use by one run.
+// It is safe for concurrent use by one run, which does not take an entry twice.
 type Claims struct {
 	kv      natsjs.KeyValue
 	key     string
@@ -34,6 +34,7 @@ type Claims struct {
 	self    claimRun
 
 	mu       sync.Mutex
+	closed   bool
 	table    claimTable // as last known, self not in it
 	revision uint64     // of what is known; 0: there is no key
 	known    bool
@@ -96,8 +97,9 @@ func IsNoBucket(err error) bool { return errors.Is(err, natsjs.ErrBucketNotFound
 func (k *Claims) Take(ctx context.Context, entries ...uint64) (got []uint64, owner string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	before := k.self.Work
 	err = k.changeLocked(ctx, func(t *claimTable) error {
-		got, owner = got[:0], ""
+		got, owner, k.self.Work = got[:0], "", before // what an earlier try took may be somebody else's by now
 		for _, n := range entries {
 			if holder := t.holder(n); holder != "" {
 				owner = holder
@@ -108,9 +110,12 @@ func (k *Claims) Take(ctx context.Context, entries ...uint64) (got []uint64, own
 		if len(got) == 0 {
 			return errNothingToClaim
 		}
-		k.self.Work = append(slices.DeleteFunc(k.self.Work, func(n uint64) bool { return slices.Contains(got, n) }), got...)
+		k.self.Work = append(slices.DeleteFunc(slices.Clone(before), func(n uint64) bool { return slices.Contains(got, n) }), got...)
 		return nil
 	})
+	if err != nil {
+		k.self.Work = before
+	}
 	if errors.Is(err, errNothingToClaim) {
 		return nil, owner, nil
 	}
@@ -158,7 +163,7 @@ func (k *Claims) Adopted(ctx context.Context) error {
 func (k *Claims) Close(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.self.ID = ""
+	k.closed = true
 	return k.changeLocked(ctx, func(*claimTable) error { return nil })
 }
 
@@ -222,7 +227,7 @@ func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) er
 			return err
 		}
 		others := slices.Clone(t.Runs)
-		if k.self.ID != "" {
+		if !k.closed {
 			k.self.Until = k.now().Add(ClaimLease)
 			t.Runs = append(t.Runs, k.self)
 		}
@@ -295,7 +300,9 @@ func (k *Claims) read(ctx context.Context) error {
 		var t claimTable
 		if json.Unmarshal(entry.Value(), &t) == nil && t.Created.Equal(k.created) {
 			t.Runs = slices.DeleteFunc(t.Runs, func(r claimRun) bool { return r.ID == k.self.ID })
-			t.Runs = slices.DeleteFunc(t.Runs, func(r claimRun) bool { return slices.ContainsFunc(r.Done, func(d []uint64) bool { return len(d) == 0 }) })
+			t.Runs = slices.DeleteFunc(t.Runs, func(r claimRun) bool {
+				return slices.ContainsFunc(r.Done, func(d []uint64) bool { return len(d) == 0 })
+			})
 			k.table = t
 		}
 		if !k.local.IsZero() && k.server.IsZero() {

@@ -25,7 +25,9 @@ func OriginalHeader(h map[string][]string) map[string][]string {
 	return original
 }
 
-func isDeadLetterHeader(name string) bool { return len(name) >= 4 && strings.EqualFold(name[:4], "Dlq-") }
+func isDeadLetterHeader(name string) bool {
+	return len(name) >= 4 && strings.EqualFold(name[:4], "Dlq-")
+}
 
 // Errors of Republish.
 var (

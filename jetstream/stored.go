@@ -32,6 +32,8 @@ type StreamState struct {
 	// Consumes says that the stream drops what was consumed: a work queue, or an interest stream.
 	Consumes bool
 	Sealed   bool
+	// Keeps says that no message can be removed from the stream.
+	Keeps bool
 }
 
 // StreamState looks a stream up. It returns ErrStreamNotFound if there is none.
@@ -43,6 +45,7 @@ func (c *Conn) StreamState(ctx context.Context, name string) (StreamState, error
 	return StreamState{
 		Created: info.Created, First: info.State.FirstSeq, Last: info.State.LastSeq, Subjects: info.Config.Subjects,
 		Consumes: info.Config.Retention != natsjs.LimitsPolicy, Sealed: info.Config.Sealed,
+		Keeps: info.Config.DenyDelete || info.Config.Sealed,
 	}, nil
 }
 
@@ -99,12 +102,25 @@ func (c *Conn) RemoveStored(ctx context.Context, stream string, seq uint64) (was
 	return true, nil
 }
 
-// isMessageNotFound reports whether the server has no such message. For a removal it says so in two ways, one for a
-// sequence that was never there.
+// The answers to a removal of what is not there: just after another removal, and later. The second code is also that of other
+// failures, which the description tells apart.
+const (
+	errSequenceNotFound natsjs.ErrorCode = 10043
+	errDeleteFailed     natsjs.ErrorCode = 10057
+	nothingToDelete                      = "no message found"
+)
+
+// isMessageNotFound reports whether the server says that it has no such message.
 func isMessageNotFound(err error) bool {
 	var api *natsjs.APIError
-	return errors.As(err, &api) && (api.ErrorCode == errMessageNotFound || api.ErrorCode == errDeleteFailed && api.Description == "no message found")
+	if !errors.As(err, &api) {
+		return false
+	}
+	switch api.ErrorCode {
+	case errMessageNotFound, errSequenceNotFound:
+		return true
+	case errDeleteFailed:
+		return api.Description == nothingToDelete
+	}
+	return false
 }
-
-// errDeleteFailed is the server's code for a removal that did not succeed; the description says why.
-const errDeleteFailed natsjs.ErrorCode = 10057

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +28,8 @@ func TestReplayIsTheSameRequest(t *testing.T) {
 		w.publish("orders.eu.new", `{"a":1}`, "Nats-Msg-Id: id-1", "X-Many: one", "X-Many: two", "x-many: three", "traceparent: 00-ab", "Content-Type: application/json"),
 		w.publish("orders.us", ""),
 	}
-	env := []string{"SIDECAR_CONSUMERS_0_PATH=/orders?x=1", "SIDECAR_CONSUMERS_0_METHOD=PUT", "SIDECAR_APP_HEADERS=X-Fixed=yes"}
-	w.running(consumer(func(c *config.Consumer) { c.Path, c.Method = "/orders?x=1", "PUT" }), func(c *config.Config) { c.App.Headers = map[string]string{"X-Fixed": "yes"} })
+	env := []string{"SIDECAR_CONSUMERS_0_PATH=/orders", "SIDECAR_CONSUMERS_0_METHOD=PUT", "SIDECAR_APP_HEADERS=X-Fixed=yes"}
+	w.running(consumer(func(c *config.Consumer) { c.Path, c.Method = "/orders", "PUT" }), func(c *config.Config) { c.App.Headers = map[string]string{"X-Fixed": "yes"} })
 	w.balance()
 	if s := w.dlqWith(w.environment(env...), "replay", "--yes"); s.code != 0 || !strings.Contains(s.out, "2 of 2 entries replayed") || len(w.dead()) != 0 {
 		t.Fatalf("%+v", s)
@@ -243,14 +242,15 @@ func TestDLQParts(t *testing.T) {
 		}
 		return reply{status: 200}
 	})
-	body := pattern(maxPayload)
+	const size = maxPayload - 100
+	body := pattern(size)
 	w.running()
 	seq := w.publish("orders.a", body, "Nats-Msg-Id: id-1")
 	w.waitDead(2)
 	w.publish("orders.b", "x")
 	w.balance()
 	all := w.list()
-	if len(all) != 2 || all[0].Seq != 1 || all[0].Size != maxPayload || all[0].Part != "" {
+	if len(all) != 2 || all[0].Seq != 1 || all[0].Size != size || all[0].Part != "" {
 		t.Fatalf("%+v", all)
 	}
 	for _, part := range []string{"1", "2"} {
@@ -258,14 +258,14 @@ func TestDLQParts(t *testing.T) {
 			t.Errorf("part %s shows %d bytes", part, len(raw))
 		}
 	}
-	if out := w.dlqOK("stats"); !strings.Contains(out, "2 entries, 131073 bytes") {
+	if out := w.dlqOK("stats"); !strings.Contains(out, "2 entries, 130973 bytes") {
 		t.Error(out)
 	}
 	if s := w.dlq("replay", "1"); s.code != 1 || !strings.Contains(s.out, "1 failed again") || len(w.dead()) != 3 {
 		t.Errorf("%+v, %d stored", s, len(w.dead()))
 	}
 	again := w.list("--subject", "orders.a")
-	if len(again) != 1 || again[0].Size != maxPayload || again[0].Replays != 1 {
+	if len(again) != 1 || again[0].Size != size || again[0].Replays != 1 {
 		t.Fatalf("%+v", again)
 	}
 	if out := w.dlqOK("replay", strconv.FormatUint(again[0].Seq, 10)); !strings.Contains(out, "1 of 1 entry replayed") {
@@ -320,6 +320,19 @@ func TestDLQPartsApart(t *testing.T) {
 	}
 	if w.dlqOK("rm", strconv.FormatUint(half, 10)); len(w.dead()) != 0 {
 		t.Errorf("%d left", len(w.dead()))
+	}
+}
+
+// Where entries cannot be removed nothing is done with them at all.
+func TestDLQThatKeepsItsEntries(t *testing.T) {
+	w := newWorld(t)
+	w.dlqOf(func(c *natsjs.StreamConfig) { c.DenyDelete = true })
+	w.buryOne(letter(1))
+	for _, args := range [][]string{{"replay"}, {"replay", "--to", "stream"}, {"rm"}} {
+		s := w.dlq(args...)
+		if s.code != 1 || !strings.Contains(s.err, "deny_delete") || len(w.dead()) != 1 || w.app.count() != 0 || w.streamInfo(stream).State.Msgs != 0 {
+			t.Errorf("%v: %+v", args, s)
+		}
 	}
 }
 
@@ -405,7 +418,7 @@ func TestReplayKilled(t *testing.T) {
 				}
 				return
 			}
-			if !strings.Contains(s.out, "30 left as they were") || len(w.dead()) != n/10 {
+			if left := w.list(); s.code != 1 || len(left) != n/10 || slices.ContainsFunc(left, func(l listed) bool { return l.Sequence%10 != 0 || l.Replays != 1 }) {
 				t.Errorf("%+v, %d left", s, len(w.dead()))
 			}
 			calls := map[uint64]int{}
@@ -494,7 +507,7 @@ func TestRemoveDuringReplay(t *testing.T) {
 	w.bury(2)
 	open := make(chan struct{})
 	w.app.on(func(c *call) reply { return reply{status: 422, gate: open} })
-	var cmd *exec.Cmd = w.dlqCommand(w.environment(), "replay", "1")
+	cmd := w.dlqCommand(w.environment(), "replay", "1")
 	w.must(cmd.Start())
 	eventually(t, func() bool { return w.app.count() == 1 }, text("the call"))
 	s := w.dlq("rm", "--yes")

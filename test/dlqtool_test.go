@@ -129,7 +129,16 @@ func (w *world) bury(n int) {
 	for i := range n {
 		_, err := w.js.PublishMsgAsync(letter(i + 1))
 		w.must(err)
+		if (i+1)%1000 == 0 {
+			w.allStored()
+		}
 	}
+	w.allStored()
+}
+
+// allStored waits until what was published is stored: the client bounds what may be under way.
+func (w *world) allStored() {
+	w.t.Helper()
 	select {
 	case <-w.js.PublishAsyncComplete():
 	case <-time.After(patience):

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/jetsidecar/jetsidecar/forward"
@@ -15,6 +16,7 @@ import (
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
 	"github.com/jetsidecar/jetsidecar/internal/telemetry"
+	"github.com/jetsidecar/jetsidecar/internal/terminal"
 	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
@@ -30,11 +32,11 @@ type letters interface {
 
 func dlqCommands() []command {
 	return []command{
-		{name: "list", short: "list dead letters, the oldest first", args: "[-c FILE] [FILTERS] [--json]", long: dlqListHelp, run: dlqList},
-		{name: "show", short: "show one dead letter with its cause, headers and body", args: "SEQ [-c FILE] [--stream DLQ_STREAM] [--json | --raw]", long: dlqShowHelp, run: dlqShow},
-		{name: "stats", short: "count dead letters by consumer, subject, reason and status", args: "[-c FILE] [FILTERS] [--json]", long: dlqStatsHelp, run: dlqStats},
-		{name: "replay", short: "deliver dead letters again", args: "[SEQ] [-c FILE] [FILTERS] [--to app|stream] [--rate N] [--concurrency N] [--max-replays N] [--dry-run] [--yes] [--json]", long: dlqReplayHelp, run: dlqReplay},
-		{name: "rm", short: "remove dead letters for good", args: "[SEQ] [-c FILE] [FILTERS] [--dry-run] [--yes] [--json]", long: dlqRemoveHelp, run: dlqRemove},
+		{name: "list", short: "list dead letters, the oldest first", args: "[-c FILE | --admin URL] [FILTERS] [--json]", long: dlqListHelp, run: dlqList},
+		{name: "show", short: "show one dead letter with its cause, headers and body", args: "SEQ [-c FILE | --admin URL] [--stream DLQ_STREAM] [--json | --raw]", long: dlqShowHelp, run: dlqShow},
+		{name: "stats", short: "count dead letters by consumer, subject, reason and status", args: "[-c FILE | --admin URL] [FILTERS] [--json]", long: dlqStatsHelp, run: dlqStats},
+		{name: "replay", short: "deliver dead letters again", args: "[SEQ] [-c FILE | --admin URL] [FILTERS] [--to app|stream] [--rate N] [--concurrency N] [--max-replays N] [--dry-run] [--yes] [--json]", long: dlqReplayHelp, run: dlqReplay},
+		{name: "rm", short: "remove dead letters for good", args: "[SEQ] [-c FILE | --admin URL] [FILTERS] [--dry-run] [--yes] [--json]", long: dlqRemoveHelp, run: dlqRemove},
 	}
 }
 
@@ -46,53 +48,95 @@ type session struct {
 	close func()
 }
 
-// open connects to what a configuration points at. With ok false the error is written, and code is the exit code.
+// open connects to a running sidecar, or to what a configuration points at; toApp is how many requests the app may get at a time, 0
+// for none, and -1 where nothing is changed at all. With se nil the error is written, and code is the exit code.
 func (d *dlqFlags) open(c command, s streams, toApp int) (se *session, code int) {
-	cfg, ok := load(d.config, s)
-	if !ok {
-		return nil, exitUsage
-	}
-	warnings(s.err, cfg.Warnings)
 	se = &session{name: "sidecar dlq " + c.name}
-	fail := func(code int, err error) (*session, int) {
-		se.end()
-		fmt.Fprintf(s.err, "%s: %v\n", se.name, err)
-		return nil, code
-	}
 	var stop func()
 	se.ctx, stop = interruptible(s, toApp >= 0)
 	se.atEnd(stop)
+	var err error
+	if d.admin != "" {
+		code, err = d.openRemote(se, s)
+	} else {
+		code, err = d.openHere(se, s, toApp)
+	}
+	if err == nil && code == exitOK && d.filter.Stream != "" && !slices.Contains(se.Streams(), d.filter.Stream) {
+		code, err = exitUsage, fmt.Errorf("flag --stream: %q is no DLQ stream of this configuration, which has %s", d.filter.Stream, strings.Join(se.Streams(), ", "))
+	}
+	if code == exitOK {
+		return se, exitOK
+	}
+	se.end()
+	if err != nil {
+		fmt.Fprintf(s.err, "%s: %s\n", se.name, terminal.CleanLines(err.Error()))
+	}
+	return nil, code
+}
+
+// openHere connects to NATS. An error of the configuration is written already.
+func (d *dlqFlags) openHere(se *session, s streams, toApp int) (code int, err error) {
+	cfg, ok := load(d.config, s)
+	if !ok {
+		return exitUsage, nil
+	}
+	warnings(s.err, cfg.Warnings)
 	log, flush, err := telemetry.NewLogger(s.err, "warn", "text")
 	if err != nil {
-		return fail(exitUsage, err)
+		return exitUsage, err
 	}
 	se.atEnd(flush)
-	if err := se.connect(cfg, log, toApp); err != nil {
-		return fail(exitUsage, err)
-	}
-	conn := se.letters.(*connected).conn
-	if found := conn.AwaitConnection(se.ctx, connectFor); found.Level == jetstream.Failed {
-		return fail(exitFailed, fmt.Errorf("%s: %s", found.What, found.Detail))
-	}
-	if d.filter.Stream != "" && !slices.Contains(se.Streams(), d.filter.Stream) {
-		return fail(exitUsage, fmt.Errorf("flag --stream: %q is no DLQ stream of this configuration, which has %v", d.filter.Stream, se.Streams()))
-	}
-	return se, exitOK
-}
-
-// connected is the service of a process that runs no sidecar, with its connection.
-type connected struct {
-	*dlq.Service
-	conn *jetstream.Conn
-}
-
-// connect builds the service; toApp is how many requests the app may get at a time, 0 for none.
-func (se *session) connect(cfg *config.Loaded, log *slog.Logger, toApp int) error {
 	conn, err := jetstream.Dial(cfg.NATS, log)
 	if err != nil {
-		return err
+		return exitUsage, err
 	}
 	se.atEnd(conn.Close)
+	if err := se.connect(cfg, conn, log, toApp); err != nil {
+		return exitUsage, err
+	}
+	if found := conn.AwaitConnection(se.ctx, connectFor); found.Level == jetstream.Failed {
+		return exitFailed, fmt.Errorf("%s: %s", found.What, found.Detail)
+	}
+	return exitOK, nil
+}
+
+// openRemote looks for a running sidecar. The token is that of the flags, else of the environment, else of the configuration.
+func (d *dlqFlags) openRemote(se *session, s streams) (code int, err error) {
+	token := d.token
+	file := d.tokenFile
+	if token == "" && file == "" {
+		token, file = s.getenv("SIDECAR_ADMIN_TOKEN"), s.getenv("SIDECAR_ADMIN_TOKEN_FILE")
+	}
+	switch {
+	case token != "":
+	case file != "":
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return exitUsage, fmt.Errorf("reading the token: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	case options(d.config, s).File != "":
+		cfg, ok := load(d.config, s)
+		if !ok {
+			return exitUsage, nil
+		}
+		token = cfg.Admin.Token
+	}
+	base, err := remoteURL(d.admin)
+	if err != nil {
+		return exitUsage, err
+	}
+	r, err := dialRemote(se.ctx, base, token)
+	if err != nil {
+		return exitFailed, err
+	}
+	se.atEnd(r.close)
+	se.letters = r
+	return exitOK, nil
+}
+
+// connect builds the service.
+func (se *session) connect(cfg *config.Loaded, conn *jetstream.Conn, log *slog.Logger, toApp int) (err error) {
 	var client *forward.Client
 	if toApp > 0 {
 		v, _ := buildVersion()
@@ -109,7 +153,7 @@ func (se *session) connect(cfg *config.Loaded, log *slog.Logger, toApp int) erro
 	if err != nil {
 		return err
 	}
-	se.letters = &connected{service, conn}
+	se.letters = service
 	return nil
 }
 
@@ -164,6 +208,6 @@ func interruptible(s streams, changes bool) (context.Context, func()) {
 
 // failed writes an error and returns the exit code for it.
 func (se *session) failed(s streams, err error) int {
-	fmt.Fprintf(s.err, "%s: %v\n", se.name, err)
+	fmt.Fprintf(s.err, "%s: %s\n", se.name, terminal.CleanLines(err.Error()))
 	return exitFailed
 }

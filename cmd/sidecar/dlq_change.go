@@ -41,7 +41,7 @@ func dlqRemove(c command, args []string, s streams) int {
 	if !d.parse(c, args, s, true) {
 		return exitUsage
 	}
-	return d.change(c, s, 0, "remove", "removed", func(se *session, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
+	return d.change(c, s, 0, "Remove", "", "removed", func(se *session, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
 		return se.Remove(se.ctx, d.filter, dlq.RemoveOptions{Confirm: confirm, OnProgress: told})
 	})
 }
@@ -77,34 +77,34 @@ func dlqReplay(c command, args []string, s streams) int {
 	if !d.parse(c, args, s, true) {
 		return exitUsage
 	}
-	toApp, doing := 0, "replay to their streams"
+	toApp, where := 0, " to where they came from"
 	if o.To == dlq.ToApp {
-		toApp, doing = o.Concurrency, "replay to the app"
+		toApp, where = o.Concurrency, " to the app"
 	}
 	if d.dryRun {
 		toApp = 0
 	}
-	return d.change(c, s, toApp, doing, "replayed", func(se *session, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
+	return d.change(c, s, toApp, "Replay", where, "replayed", func(se *session, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
 		o.Confirm, o.OnProgress = confirm, told
 		return se.Replay(se.ctx, d.filter, o)
 	})
 }
 
 // change does something with what is selected, after asking, and says what came of it.
-func (d *changeFlags) change(c command, s streams, toApp int, doing, done string, do func(*session, func(int) error, func(dlq.Progress)) (*dlq.Report, error)) int {
+func (d *changeFlags) change(c command, s streams, toApp int, verb, where, done string, do func(*session, func(int) error, func(dlq.Progress)) (*dlq.Report, error)) int {
 	se, code := d.open(c, s, toApp)
 	if se == nil {
 		return code
 	}
 	defer se.end()
 	if d.dryRun {
-		fmt.Fprintf(s.err, "this would %s:\n", doing)
+		fmt.Fprintf(s.err, "these would be %s%s:\n", done, where)
 		return se.list(d.filter, d.json, s)
 	}
 	bar := newProgress(s, done)
 	report, err := do(se, func(n int) error {
 		if n > 1 && !d.yes {
-			if err := confirm(se.ctx, s, fmt.Sprintf("%s%s %s?", strings.ToUpper(doing[:1]), doing[1:], entries(n))); err != nil {
+			if err := confirm(se.ctx, s, fmt.Sprintf("%s %s%s?", verb, entries(n), where)); err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,8 @@ type dlqFlags struct {
 	filter dlq.Filter
 	json   bool
 	seq    uint64 // the argument; 0: none
+
+	admin, token, tokenFile string
 }
 
 // dlqFlagsOf are the flags that every dlq command has, and the filters if it takes some.
@@ -30,6 +32,9 @@ func dlqFlagsOf(c command, filters bool) *dlqFlags {
 	d.StringVar(&d.config, "c", "", "")
 	d.StringVar(&d.filter.Stream, "stream", "", "")
 	d.BoolVar(&d.json, "json", false, "")
+	d.StringVar(&d.admin, "admin", "", "")
+	d.StringVar(&d.token, "token", "", "")
+	d.StringVar(&d.tokenFile, "token-file", "", "")
 	if !filters {
 		return d
 	}
@@ -75,10 +80,16 @@ func (d *dlqFlags) parse(c command, args []string, s streams, takesSeq bool) (ok
 func (d *dlqFlags) check() error {
 	var faults []error
 	d.Visit(func(f *flag.Flag) {
-		if f.Value.String() == "" && (f.Name == "c" || f.Name == "stream" || f.Name == "consumer" || f.Name == "subject") {
+		if f.Value.String() == "" && (f.Name == "c" || f.Name == "stream" || f.Name == "consumer" || f.Name == "subject" || f.Name == "admin") {
 			faults = append(faults, fmt.Errorf("flag --%s is empty", f.Name))
 		}
+		if d.admin == "" && (f.Name == "token" || f.Name == "token-file") {
+			faults = append(faults, fmt.Errorf("flag --%s goes with --admin only", f.Name))
+		}
 	})
+	if d.token != "" && d.tokenFile != "" {
+		faults = append(faults, errors.New("flags --token and --token-file do not go together"))
+	}
 	if d.seq != 0 {
 		if d.filter.First != 0 || d.filter.Last != 0 {
 			faults = append(faults, errors.New("flag --seq does not go with the sequence of one entry"))

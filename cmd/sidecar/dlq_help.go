@@ -1,6 +1,10 @@
 package main
 
 const (
+	adminNote = `  --admin URL  use the API of the running sidecar there instead of NATS and the
+             app. Its token: --token, --token-file, SIDECAR_ADMIN_TOKEN,
+             SIDECAR_ADMIN_TOKEN_FILE, or admin.token of the configuration.
+`
 	filterNote = `
 Filters; an entry must match all that are given:
   --stream DLQ_STREAM  in this DLQ stream; else in all of the configuration
@@ -27,17 +31,17 @@ Commands:
 Run 'sidecar dlq COMMAND --help' for more about a command.
 `
 	dlqListHelp = `Writes one line for each entry as it is read.
-` + configNote + filterNote + `
+` + configNote + adminNote + filterNote + `
   --json     one JSON object a line
 `
 	dlqShowHelp = `SEQ is the sequence in the DLQ stream; of an entry that is stored in two
 parts, that of either.
-` + configNote + `  --stream DLQ_STREAM  needed if the configuration has several
+` + configNote + adminNote + `  --stream DLQ_STREAM  needed if the configuration has several
   --json     one JSON object, with body_base64, and body if it is UTF-8
   --raw      the bytes of the body, and nothing else
 `
 	dlqStatsHelp = `Counts entries, the largest groups first.
-` + configNote + filterNote + `
+` + configNote + adminNote + filterNote + `
   --json     one JSON object
 `
 	dlqReplayHelp = `Makes one pass over the entries that are there when it begins, in order of
@@ -52,7 +56,7 @@ consumer of it, and removed after the stream confirmed it.
 
 Stopped or killed at any point, nothing is lost, and a second run continues.
 Exits 0 only if every selected entry was replayed.
-` + configNote + filterNote + `
+` + configNote + adminNote + filterNote + `
   --to app|stream    where to; app is the default
   --rate N           entries a second at most, 50; 0 is no limit
   --concurrency N    entries in work at a time, 1
@@ -64,7 +68,7 @@ Exits 0 only if every selected entry was replayed.
 	dlqRemoveHelp = `Removes the entries that are there when it begins. They cannot be brought back.
 With SEQ: that entry. Messages in the DLQ stream that are no dead letters stay.
 Exits 0 only if every selected entry was removed.
-` + configNote + filterNote + `
+` + configNote + adminNote + filterNote + `
   --dry-run  list what would be removed
   --yes      do not ask
   --json     the report as JSON

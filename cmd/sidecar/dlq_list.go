@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -44,8 +45,7 @@ func (se *session) list(f dlq.Filter, asJSON bool, s streams) int {
 		}
 		if err != nil {
 			t.flush()
-			out.Flush()
-			return se.failed(s, err)
+			return se.failed(s, errors.Join(out.Flush(), err))
 		}
 	}
 	t.flush()

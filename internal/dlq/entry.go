@@ -25,6 +25,7 @@ type Entry struct {
 
 	stamp string // Dlq-Time-Stamp, as it is
 	parts []part // as stored: one, or both in order
+	alone bool   // its second part is nowhere
 }
 
 // Cursor is the place of the entry in a List.

@@ -1,5 +1,7 @@
 package dlq
 
+import "slices"
+
 // heldMost is how many entries a joiner holds back until it has the second part of the first of them. Parts are stored one
 // right after the other, but for a crash between: then it is looked for in the whole stream.
 const heldMost = 256
@@ -8,21 +10,24 @@ const heldMost = 256
 type joiner struct {
 	held []*Entry            // in order; the first one waits for its second part
 	open map[string][]*Entry // those in held whose second part did not come, oldest first
-	// lookUp reads the parts of the whole stream, once it is needed.
+	// lookUp reads the parts of the whole stream. Once it was needed, that alone says what belongs together.
 	lookUp func() (*pairs, error)
 	all    *pairs // nil until then
 }
 
 // add takes the next message and returns the entries that are complete now, in order.
 func (j *joiner) add(e *Entry) ([]*Entry, error) {
-	switch e.Part {
-	case firstPart:
+	switch {
+	case e.Part == firstPart && j.all != nil:
+		j.decide(e)
+		j.held = append(j.held, e)
+	case e.Part == firstPart:
 		if j.open == nil {
 			j.open = map[string][]*Entry{}
 		}
 		j.open[e.letterKey()] = append(j.open[e.letterKey()], e)
 		j.held = append(j.held, e)
-	case secondPart:
+	case e.Part == secondPart:
 		if err := j.second(e); err != nil {
 			return nil, err
 		}
@@ -32,7 +37,13 @@ func (j *joiner) add(e *Entry) ([]*Entry, error) {
 	if len(j.held) > heldMost {
 		return j.flush()
 	}
-	return j.ready(), nil
+	n := 0
+	for n < len(j.held) && !j.held[n].waits() {
+		n++
+	}
+	ready := j.held[:n:n]
+	j.held = j.held[n:]
+	return ready, nil
 }
 
 // second joins a second part to its first. One whose first was not read is no entry of its own, unless there is none.
@@ -52,43 +63,46 @@ func (j *joiner) second(e *Entry) error {
 	return nil
 }
 
-// flush decides over all that is held: a part whose other is nowhere is half an entry.
+// flush decides over all that is held.
 func (j *joiner) flush() ([]*Entry, error) {
-	for _, e := range j.held {
-		if !j.waits(e) {
-			continue
-		}
+	if slices.ContainsFunc(j.held, (*Entry).waits) {
 		if err := j.look(); err != nil {
 			return nil, err
 		}
-		if mate, ok := j.all.mate[e.Seq]; ok {
-			e.join(mate)
-		}
 	}
 	ready := j.held
-	j.held, j.open = nil, nil
+	j.held = nil
 	return ready, nil
 }
 
-func (j *joiner) ready() []*Entry {
-	n := 0
-	for n < len(j.held) && !j.waits(j.held[n]) {
-		n++
-	}
-	ready := j.held[:n:n]
-	j.held = j.held[n:]
-	return ready
-}
-
-// waits reports whether an entry lacks its second part.
-func (j *joiner) waits(e *Entry) bool { return e.Part == firstPart }
-
+// look reads the parts of the whole stream, and decides over those that wait.
 func (j *joiner) look() (err error) {
-	if j.all == nil {
-		j.all, err = j.lookUp()
+	if j.all != nil {
+		return nil
 	}
-	return err
+	if j.all, err = j.lookUp(); err != nil {
+		return err
+	}
+	j.open = nil
+	for _, e := range j.held {
+		if e.waits() {
+			j.decide(e)
+		}
+	}
+	return nil
 }
+
+// decide joins a first part to its second, or leaves it alone: half an entry.
+func (j *joiner) decide(e *Entry) {
+	if mate, ok := j.all.mate[e.Seq]; ok {
+		e.join(mate)
+	} else {
+		e.alone = true
+	}
+}
+
+// waits reports whether the second part of an entry may still come.
+func (e *Entry) waits() bool { return e.Part == firstPart && !e.alone }
 
 // pairs are the parts of a stream that belong together.
 type pairs struct {

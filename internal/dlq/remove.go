@@ -52,6 +52,9 @@ func (r *run) dry(refs []ref) {
 // removeFrom removes entries of one DLQ stream. Those in replay are left. Without the bucket of claims nobody can be replaying.
 func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 	stream := refs[0].stream
+	if err := r.s.removable(ctx, stream); err != nil {
+		return unlessStopped(ctx, err)
+	}
 	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, "", jetstream.ManageNone, newID(), owner())
 	switch {
 	case err == nil:
@@ -61,10 +64,8 @@ func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 		if err := r.adopt(ctx, stream, dead); err != nil {
 			return err
 		}
-	case ctx.Err() != nil:
-		return nil
-	case lost(err):
-		return err
+	case lost(err) || stopped(ctx):
+		return unlessStopped(ctx, err)
 	case !jetstream.IsNoBucket(err):
 		r.s.log.Warn("dead letters are removed without looking whether they are in replay", slog.String("error", err.Error()))
 	}

@@ -56,14 +56,11 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 		r.limiter = rate.NewLimiter(rate.Limit(o.Rate), 1)
 	}
 	for _, some := range byStream(refs) {
-		if ctx.Err() != nil {
+		if err = r.stream(ctx, some); err != nil {
 			break
 		}
-		if err := r.stream(ctx, some); err != nil {
-			return r.end(ctx.Err() != nil), err
-		}
 	}
-	return r.end(ctx.Err() != nil), nil
+	return r.end(ctx.Err() != nil), err
 }
 
 // replay is a Replay under way.
@@ -79,13 +76,14 @@ type replay struct {
 // stream replays entries of one DLQ stream: first all, then again those that others had in work.
 func (r *replay) stream(ctx context.Context, refs []ref) error {
 	stream := refs[0].stream
+	if err := r.s.removable(ctx, stream); err != nil {
+		return unlessStopped(ctx, err)
+	}
 	source, manage := r.s.bucketOf(stream)
 	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, source, manage, newID(), owner())
 	switch {
-	case ctx.Err() != nil:
-		return nil
-	case lost(err):
-		return err
+	case err != nil && (lost(err) || stopped(ctx)):
+		return unlessStopped(ctx, err)
 	case err != nil:
 		return fmt.Errorf("%w, and two replays at once would deliver them twice: %w", ErrNoClaims, err)
 	}
@@ -152,7 +150,7 @@ func (r *replay) all(ctx context.Context, refs []ref) error {
 
 // one replays one entry. An error means that the others need not be tried.
 func (r *replay) one(ctx context.Context, one ref) error {
-	if ctx.Err() != nil {
+	if stopped(ctx) {
 		return nil
 	}
 	work := context.WithoutCancel(ctx)
@@ -187,8 +185,8 @@ func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
 		r.note(Outcome{Entry: &l.Entry, Result: Kept, Why: why})
 		return false, nil
 	}
-	if r.limiter != nil && r.limiter.Wait(ctx) != nil {
-		return false, nil // stopping
+	if !r.turn(ctx) {
+		return false, nil
 	}
 	var o *Outcome
 	if r.o.To == ToStream {
@@ -209,6 +207,11 @@ func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
 	}
 	r.note(*o)
 	return true, nil
+}
+
+// turn waits as long as the rate says; false if the run stops first.
+func (r *replay) turn(ctx context.Context) bool {
+	return r.limiter == nil || r.limiter.Wait(ctx) == nil
 }
 
 // unfit is why an entry is not replayed at all; empty if it is.

@@ -44,9 +44,10 @@ type Progress struct {
 type Outcome struct {
 	Entry  *Entry `json:"entry"`
 	Result Result `json:"result"`
-	Reason string `json:"reason,omitempty"` // of the new entry, where it failed again
-	Status int    `json:"status,omitempty"` // the app's answer
-	Why    string `json:"why,omitempty"`    // why it failed or was kept
+	NewSeq uint64 `json:"new_seq,omitempty"` // of the new entry, where it failed again
+	Reason string `json:"reason,omitempty"`  // of the new entry
+	Status int    `json:"status,omitempty"`  // the app's answer
+	Why    string `json:"why,omitempty"`     // why it failed or was kept
 }
 
 // Result is one word on what became of an entry.
@@ -84,5 +85,5 @@ type Failure struct {
 	Status   int    `json:"status,omitempty"`
 	Why      string `json:"why,omitempty"`
 	Count    int    `json:"count"`
-	Example  uint64 `json:"example"` // sequence in dlq_stream of one of them, as it was selected
+	Example  uint64 `json:"example"` // sequence in dlq_stream of one of them
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -70,7 +71,7 @@ func (r *run) failure(o Outcome) {
 	if f == nil {
 		f = &Failure{}
 		*f = key
-		f.Stream, f.Example = o.Entry.DLQStream, o.Entry.Seq
+		f.Stream, f.Example = o.Entry.DLQStream, max(o.NewSeq, o.Entry.Seq)
 		r.failures[key] = f
 	}
 	f.Count++
@@ -90,6 +91,15 @@ func (r *run) end(interrupted bool) *Report {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Stream, b.Stream), cmp.Compare(a.Example, b.Example))
 	})
 	return &rep
+}
+
+// removable reports an error if nothing can be removed from a DLQ stream.
+func (s *Service) removable(ctx context.Context, stream string) error {
+	state, err := s.conn.StreamState(ctx, stream)
+	if err == nil && state.Keeps {
+		err = fmt.Errorf("nothing can be removed from stream %s: it is sealed, or has deny_delete", stream)
+	}
+	return err
 }
 
 // keepAlive renews the claims until the returned func is called, which waits for its end.
@@ -156,7 +166,9 @@ func (r *run) finish(stream string, parts []uint64) error {
 			steps = steps[1:]
 			continue
 		}
-		last = err
+		if last = err; !lost(err) {
+			return last
+		}
 		select {
 		case <-ctx.Done():
 			return last
@@ -169,4 +181,20 @@ func (r *run) finish(stream string, parts []uint64) error {
 // lost reports whether an error means that nothing can be done now, rather than that one entry cannot.
 func lost(err error) bool {
 	return errors.Is(err, jetstream.ErrNotConnected) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// stopped reports whether the run was asked to stop.
+func stopped(ctx context.Context) bool { return ctx.Err() != nil }
+
+// unlessStopped is an error that counts only if it does not come of the stop.
+func unlessStopped(ctx context.Context, err error) error {
+	if stopped(ctx) {
+		return nil
+	}
+	return err
+}
+
+// left is an entry that stays for an error.
+func left(status int, err error) *Outcome {
+	return &Outcome{Result: Kept, Status: status, Why: err.Error()}
 }

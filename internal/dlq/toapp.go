@@ -66,10 +66,7 @@ func (r *replay) toApp(ctx context.Context, l *Letter) (*Outcome, error) {
 	m := replayed(l)
 	result := r.call(ctx, c, m)
 	if result.Kind == policy.HandedBack {
-		if ctx.Err() != nil {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("%w: %w", ErrAppAway, r.s.app.LastError())
+		return nil, unlessStopped(ctx, fmt.Errorf("%w: %w", ErrAppAway, r.s.app.LastError()))
 	}
 	verdict, reason := decide(&c.Policy, result.Outcome, m)
 	if verdict == policy.Ack || verdict == policy.Drop {
@@ -80,18 +77,23 @@ func (r *replay) toApp(ctx context.Context, l *Letter) (*Outcome, error) {
 		}
 		return o, nil
 	}
+	return r.again(context.WithoutCancel(ctx), c, m, result, reason), nil
+}
+
+// again stores an entry with the new cause.
+func (r *replay) again(ctx context.Context, c *Consumer, m *jetstream.Message, result forward.Result, reason policy.Reason) *Outcome {
 	text := result.Error
 	if text == "" {
 		text = result.Reason
 	}
-	_, err := r.dead[c].Put(context.WithoutCancel(ctx), jetstream.DeadLetter{
+	seq, _, err := r.dead[c].PutAt(ctx, jetstream.DeadLetter{
 		Message: m, Deliveries: m.Delivered, Reason: string(reason), Status: result.Status, Error: text,
 		Response: result.Response, FailedAt: time.Now(),
 	})
 	if err != nil {
-		return &Outcome{Result: Kept, Status: result.Status, Why: "the app failed it again, and the new cause could not be stored: " + err.Error()}, nil
+		return left(result.Status, fmt.Errorf("the app failed it again, and the new cause could not be stored: %w", err))
 	}
-	return &Outcome{Result: Failed, Reason: string(reason), Status: result.Status, Why: text}, nil
+	return &Outcome{Result: Failed, NewSeq: seq, Reason: string(reason), Status: result.Status, Why: text}
 }
 
 // remember tells that the app accepted a message, unless it is of a stream that is gone.

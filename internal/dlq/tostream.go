@@ -14,10 +14,11 @@ func (r *replay) toStream(ctx context.Context, l *Letter) (*Outcome, error) {
 	id := jetstream.RepublishID(l.DLQStream, l.Seq, l.Time)
 	err := r.s.conn.Republish(ctx, l.Stream, l.Subject, id, header, l.Body)
 	switch {
-	case err != nil && lost(err):
+	case err == nil:
+		return &Outcome{Result: Published}, nil
+	case lost(err):
 		return nil, err
-	case err != nil:
-		return &Outcome{Result: Kept, Why: err.Error()}, nil
+	default:
+		return left(0, err), nil
 	}
-	return &Outcome{Result: Published}, nil
 }
