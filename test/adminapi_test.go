@@ -263,3 +263,34 @@ func TestAdminToken(t *testing.T) {
 		}
 	}
 }
+
+// The tools do over the API what they do by themselves.
+func TestToolsOverTheAPI(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(each(reply{status: 422, header: map[string]string{"Sidecar-Reason": "bad"}}, reply{status: 200}))
+	s := w.running(func(c *config.Config) { c.Admin.Token = "secret" })
+	for i := range 5 {
+		w.publish("orders.a", fmt.Sprint("body ", i))
+	}
+	w.balance()
+	tool := func(args ...string) said {
+		t.Helper()
+		return w.dlqWith([]string{"SIDECAR_ADMIN_TOKEN=secret"}, append(args, "--admin", string(s.admin))...)
+	}
+	for _, c := range []struct{ args, out string }{
+		{"list --json", `"reason":"rejected","status":422,"error":"bad"`},
+		{"list --seq 2-3 --limit 1", "orders.a"},
+		{"stats", "5 entries"},
+		{"show 1 --raw", "body "},
+		{"replay --seq 1-3 --yes", "3 of 3 entries replayed"},
+		{"rm --seq 4- --yes", "2 of 2 entries removed"},
+		{"stats", "0 entries"},
+	} {
+		if got := tool(strings.Fields(c.args)...); got.code != 0 || !strings.Contains(got.out, c.out) {
+			t.Errorf("%s: %+v", c.args, got)
+		}
+	}
+	if got := w.dlqWith(nil, "list", "--admin", string(s.admin)); got.code != 1 || !strings.Contains(got.err, "needs Authorization") {
+		t.Errorf("without the token: %+v", got)
+	}
+}
