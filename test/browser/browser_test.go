@@ -64,7 +64,7 @@ func withBrowser(f func() int) (int, error) {
 	return f(), nil
 }
 
-// tab is one page, with a session of its own. It fails the test for each script that should not have run or could not.
+// tab is one page, with cookies and storage of its own. It fails the test for each script that should not have run or could not.
 type tab struct {
 	t   *testing.T
 	ctx context.Context

@@ -101,7 +101,7 @@ func TestToken(t *testing.T) {
 	b.do(chromedp.Reload()) // asks for no token
 	b.see("h2", "orders-worker")
 	if v := eval[string](b, "JSON.stringify([document.cookie, Object.values(localStorage)])"); v != `["",[]]` {
-		t.Errorf("the token is kept longer than the session: %s", v)
+		t.Errorf("the token is kept longer than the tab: %s", v)
 	}
 	b.calm()
 }

@@ -35,7 +35,7 @@ class Run {
     } else {
       this.to = destination();
       this.rate = h('input', { type: 'number', min: 0, max: 100000, value: 50, inputmode: 'numeric', id: 'rate' });
-      this.dialog.body.append(this.to.node, h('p', { class: 'field' }, h('label', { for: 'rate' }, 'At most, a second (0: no limit)'), this.rate));
+      this.dialog.body.append(this.to.node, h('p', { class: 'field' }, h('label', { for: 'rate' }, 'At most this many a second (0: no limit)'), this.rate));
     }
     this.dialog.choices(
       ['Cancel', '', () => this.dialog.close()],
