@@ -4,10 +4,10 @@ package config
 
 // docs are the doc comments of the configuration's fields.
 var docs = map[string]string{
-	"config.Admin.Listen":                    "Listen is the address of health and metrics, host:port; port 0 takes any free port.",
+	"config.Admin.Listen":                    "Listen is the address of the listener, host:port; port 0 takes any free port.",
 	"config.Admin.PProf":                     "PProf serves Go profiles under /debug/pprof/, with the token or on a loopback listener only.",
-	"config.Admin.Token":                     "Token guards /debug/pprof/: Authorization: Bearer with it is asked for. Health and metrics need none.",
-	"config.Config.Admin":                    "Admin is the listener for health and metrics.",
+	"config.Admin.Token":                     "Token guards the web page, the API and /debug/pprof/: Authorization: Bearer with it is asked for. Without it they are there on a loopback listener only. Health and metrics need none.",
+	"config.Config.Admin":                    "Admin is the listener for health, metrics, the web page and its API.",
 	"config.Config.App":                      "App is where the app is and how to speak to it.",
 	"config.Config.Consumers":                "Consumers are the durable consumers to serve, at least one.",
 	"config.Config.Defaults":                 "Defaults holds any key of a consumer and applies to all of them, below the consumer's own keys. After loading it is already part of each consumer.",

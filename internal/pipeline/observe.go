@@ -59,6 +59,8 @@ type Status struct {
 
 	BreakerOpen   bool   // the app fails message after message
 	BreakerDetail string // since when, and what opened it
+	BreakerSince  time.Time
+	BreakerCause  string // what opened it
 
 	Leased     int    // messages leased by this process, in flight included
 	Pending    uint64 // messages in the stream not yet delivered (num_pending)

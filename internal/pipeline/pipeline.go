@@ -135,7 +135,8 @@ func (p *Pipeline) Status() Status {
 		Moved: src.Moved, DLQEnabled: p.DLQ,
 	}
 	if open, since, why := p.gate.state(); open {
-		s.BreakerOpen, s.BreakerDetail = true, fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
+		s.BreakerOpen, s.BreakerSince, s.BreakerCause = true, since, why
+		s.BreakerDetail = fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
 	}
 	if p.DLQ {
 		s.DLQOK, s.DLQDetail, s.DLQDepth = p.DeadLetters.State()
@@ -144,6 +145,9 @@ func (p *Pipeline) Status() Status {
 	}
 	return s
 }
+
+// LookAtDLQ asks for a look at the DLQ stream: something else than this pipeline changed what is in it.
+func (p *Pipeline) LookAtDLQ() { p.graves.lookSoon() }
 
 // Run serves the consumer until ctx ends, and then stops: pulling first, then what nobody has begun is handed back, what
 // is in flight may finish, and every verdict is confirmed. It returns the number of verdicts that could not be confirmed

@@ -25,11 +25,13 @@ type Consumer struct {
 	publishFailures prometheus.Counter
 	headersDropped  prometheus.Counter
 	dedupeErrors    prometheus.Counter
+
+	activity activity
 }
 
 var _ pipeline.Observer = (*Consumer)(nil)
 
-// Consumer returns the observer of a durable consumer. Asked again, it counts on.
+// Consumer returns the observer of a durable consumer. Asked again, its metrics count on.
 func (t *Telemetry) Consumer(stream, durable string) *Consumer {
 	v := t.vectors
 	log := t.log.Handler().WithAttrs([]slog.Attr{slog.String("stream", stream), slog.String("consumer", durable)})
@@ -68,6 +70,7 @@ func indexOf(r pipeline.Result) int {
 func (c *Consumer) Settled(s *pipeline.Settled) {
 	if i := indexOf(s.Result); i >= 0 {
 		c.messages[i].Inc()
+		c.activity.settled[i].Add(1)
 	}
 	if s.Result != pipeline.ResultRetry { // which is not the message's end
 		c.latency.Observe(max(s.Latency, 0).Seconds())
@@ -75,6 +78,9 @@ func (c *Consumer) Settled(s *pipeline.Settled) {
 	level := slog.LevelInfo
 	if s.Result == pipeline.ResultDLQ {
 		level = slog.LevelWarn
+	}
+	if s.Result == pipeline.ResultRetry || s.Result == pipeline.ResultDLQ {
+		c.activity.fail(s)
 	}
 	if ctx := context.Background(); c.log.Enabled(ctx, level) {
 		c.line(ctx, level, s)
@@ -111,6 +117,7 @@ func (c *Consumer) line(ctx context.Context, level slog.Level, s *pipeline.Settl
 // Requested counts a request to the app: its status, 0 if there was no whole answer, and how long it took.
 func (c *Consumer) Requested(status int, d time.Duration) {
 	c.requests.inc(status)
+	c.activity.requests.Add(1)
 	c.duration.Observe(d.Seconds())
 }
 
@@ -124,4 +131,7 @@ func (c *Consumer) DeadLetterFailed(uint64, error) { c.publishFailures.Inc() }
 func (c *Consumer) DedupeFailed() { c.dedupeErrors.Inc() }
 
 // InFlight is called with +1 before and -1 after each request.
-func (c *Consumer) InFlight(delta int) { c.inFlight.Add(float64(delta)) }
+func (c *Consumer) InFlight(delta int) {
+	c.inFlight.Add(float64(delta))
+	c.activity.inFlight.Add(int64(delta))
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
+	"github.com/jetsidecar/jetsidecar/internal/terminal"
+)
+
+// dlqStats is sidecar dlq stats.
+func dlqStats(c command, args []string, s streams) int {
+	d := dlqFlagsOf(c, true)
+	if !d.parse(c, args, s, false) {
+		return exitUsage
+	}
+	se, code := d.open(c, s, -1)
+	if se == nil {
+		return code
+	}
+	defer se.end()
+	st, err := se.Stats(se.ctx, d.filter)
+	if err != nil {
+		return se.failed(s, err)
+	}
+	if d.json {
+		return written(writeJSON(s.out, st), s)
+	}
+	writeStats(st, s)
+	return exitOK
+}
+
+func writeStats(st *dlq.Stats, s streams) {
+	fmt.Fprintf(s.out, "%s, %d bytes", entries(st.Entries), st.Bytes)
+	if st.Entries > 0 {
+		fmt.Fprintf(s.out, ", stored from %s to %s", st.Oldest.Format(time.RFC3339), st.Newest.Format(time.RFC3339))
+	}
+	fmt.Fprintln(s.out)
+	if st.Foreign > 0 {
+		fmt.Fprintf(s.out, "%s there that are no dead letters are not counted\n", count(st.Foreign, "message"))
+	}
+	if st.Entries == 0 {
+		return
+	}
+	fmt.Fprintln(s.out)
+	t := &table{w: s.out, style: terminal.StyleOf(s.out, s.getenv), columns: []column{
+		{name: "COUNT", right: true}, {name: "CONSUMER", most: 24}, {name: "SUBJECT", most: 40}, {name: "REASON"}, {name: "STATUS", right: true},
+		{name: "OLDEST"}, {name: "NEWEST"},
+	}}
+	for _, g := range st.Groups {
+		t.row(strconv.Itoa(g.Count), g.Consumer, g.Subject, g.Reason, statusText(g.Status), g.Oldest.Format(time.RFC3339), g.Newest.Format(time.RFC3339))
+	}
+	t.flush()
+}
+
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}
