@@ -62,6 +62,7 @@ func check(h history) ([]breach, tally) {
 	k.fates()
 	k.repeats()
 	k.stops()
+	k.cuts()
 	k.inFlight()
 	k.outages()
 	return k.breaches, k.tally
@@ -180,7 +181,7 @@ func (k *checker) cause(index int, e entry) {
 			continue
 		}
 		rejected = rejected || c.given && c.reply.rejects()
-		if c.delivered >= maxDeliver && (!c.given || !c.reply.accepts() && !c.reply.rejects() || !k.arrived(c)) {
+		if c.delivered >= k.plan.MaxDeliver && (!c.given || !c.reply.accepts() && !c.reply.rejects() || !k.arrived(c)) {
 			limit = c
 		}
 	}
@@ -283,9 +284,11 @@ func (k *checker) disturbed(by string, from, to time.Time) bool {
 		switch e.Kind {
 		case sidecarKill, sidecarStop: // by what became of the process: above
 			return false
-		case sidecarHold, stopCutOff, linkCut, oneLinkCut, blip:
+		case sidecarHold, stopCutOff, ackLost, linkCut, oneLinkCut, blip:
 			return e.Sidecar == l.slot
 		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout, durableGone, streamAnew:
+			return true
+		case ackDenied, pullDenied, kvDenied: // the servers close a connection whose permissions change
 			return true
 		default:
 			return false
@@ -308,7 +311,7 @@ func (k *checker) hurry(index int, before, again *call) {
 // (concurrency + prefetch)
 //   - of a sidecar, for each time it was killed, did not stop cleanly, was paused for longer than half an ack wait, or was
 //     cut from a node;
-//   - of all sidecars, for each disturbance of the nodes;
+//   - of all sidecars, for each disturbance of the nodes, and each time that they may not ack;
 //   - and for each deleted durable as many as were in the stream.
 func (k *checker) duplicatesBound() int {
 	n := 0
@@ -323,9 +326,9 @@ func (k *checker) duplicatesBound() int {
 			if e.Length > ackWait/2 {
 				n += leases
 			}
-		case stopCutOff, linkCut, oneLinkCut:
+		case stopCutOff, ackLost, linkCut, oneLinkCut:
 			n += leases
-		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout:
+		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout, ackDenied:
 			n += leases * k.plan.Sidecars
 		case durableGone:
 			n += e.affected
@@ -366,6 +369,37 @@ func (k *checker) stops() {
 	}
 }
 
+// cuts holds that what a sidecar had accepted while nothing arrived that it sent, for less than a lease, is not called again:
+// its acks are sent again once it is connected again.
+func (k *checker) cuts() {
+	for _, e := range k.events {
+		if e.Kind != ackLost {
+			continue
+		}
+		var lost []int
+		for index, cs := range k.byIndex {
+			for n, c := range cs {
+				again := slices.IndexFunc(cs[n+1:], func(again *call) bool {
+					return again.by != c.by && again.begun.After(c.flushed) && !k.expired(c, e.end.Add(ackWait), again)
+				})
+				if again >= 0 && c.slot == e.Sidecar && c.given && c.reply.accepts() && k.lived(c.by, e.end.Add(ackWait)) &&
+					!c.flushed.Before(e.begin) && c.flushed.Before(e.end) {
+					lost = append(lost, index)
+				}
+			}
+		}
+		if len(lost) >= mostRunOut {
+			k.broken("a cut loses no ack", fmt.Sprintf("called again though sidecar %d was cut off for less than a lease", e.Sidecar), lost...)
+		}
+	}
+}
+
+// lived reports whether a process had not ended by then.
+func (k *checker) lived(by string, then time.Time) bool {
+	l, ok := k.lives[by]
+	return ok && (l.ended.IsZero() || l.ended.After(then))
+}
+
 // mostRunOut is how many leases may run out in vain at a stop, on a busy machine.
 const mostRunOut = 4
 
@@ -383,11 +417,11 @@ func (k *checker) expired(c *call, ended time.Time, again *call) bool {
 		switch e.Kind {
 		case durableGone, streamAnew:
 			return meanwhile
-		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout:
+		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout, ackDenied:
 			return e.begin.Before(ended) && e.end.Add(ackWait).After(c.begun)
 		case sidecarHold, linkCut, oneLinkCut:
 			return meanwhile && (e.Sidecar == c.slot && e.begin.Before(ended) || e.Sidecar == again.slot)
-		case stopCutOff:
+		case stopCutOff, ackLost:
 			return meanwhile && e.Sidecar == again.slot
 		default:
 			return false
@@ -425,34 +459,6 @@ func (k *checker) inFlight() {
 		k.tally.peak = max(k.tally.peak, most)
 		if most > concurrency {
 			k.broken("requests in flight are bounded", fmt.Sprintf("%d at a time from sidecar %s", most, by))
-		}
-	}
-}
-
-// outages holds that with the breaker fewer good messages than it takes to open it die of one outage in one process.
-func (k *checker) outages() {
-	type place struct {
-		by   string
-		when int
-	}
-	dead := map[place][]int{}
-	for i, es := range k.dead {
-		if natureOf(k.plan.Seed, i) != good || es[0].reason != "max_deliver" {
-			continue
-		}
-		c := k.causeOf(i, es[0])
-		if c == nil || !k.lives[c.by].breaker {
-			continue
-		}
-		when := slices.IndexFunc(k.events, func(e event) bool {
-			ours := e.Sidecar == all || e.Sidecar == c.slot
-			return ours && slices.Contains([]kind{appDown, appFails, appHangs, appResets}, e.Kind) && !c.begun.After(e.end) && c.begun.Add(2*appTimeout).After(e.begin)
-		})
-		dead[place{c.by, when}] = append(dead[place{c.by, when}], i)
-	}
-	for p, messages := range dead {
-		if p.when < 0 || len(messages) >= failures {
-			k.broken("the dlq is not for outages", fmt.Sprintf("%d good messages died of one outage in sidecar %s", len(messages), p.by), messages...)
 		}
 	}
 }

@@ -50,29 +50,16 @@ func errorIs(err error, some ...error) bool {
 
 // settle waits until everything is settled, stops the sidecars, and gathers what there is to know.
 func (c *campaign) settle(ctx context.Context) (history, error) {
-	begin := time.Now()
-	for _, s := range c.sidecars {
-		if err := s.start(); err != nil {
-			return history{}, err
-		}
-	}
 	h := history{plan: c.plan, epoch: c.pub.epoch}
-	for calm := 0; calm < 3 && time.Since(begin) < settleLimit; calm++ {
-		if h.unsettled = c.unsettled(ctx); h.unsettled != "" {
-			calm = -1
-		} else if calm == 0 {
-			h.settleTime = time.Since(begin)
-		}
-		if !rest(ctx, 250*ms) {
-			return history{}, ctx.Err()
-		}
+	var err error
+	if h.unsettled, h.settleTime, err = c.calm(ctx); err != nil {
+		return history{}, err
 	}
-	h.settled = h.unsettled == ""
-	if h.settled {
+	if h.unsettled == "" {
 		rest(ctx, ackWait+500*ms) // whatever was still leased comes again now
 		h.unsettled = c.unsettled(ctx)
-		h.settled = h.unsettled == ""
 	}
+	h.settled = h.unsettled == ""
 	c.stopAll()
 	h.published, h.calls = c.pub.published(), c.app.history()
 	for _, s := range c.sidecars {
@@ -82,6 +69,27 @@ func (c *campaign) settle(ctx context.Context) (history, error) {
 	h.events = c.events
 	c.mu.Unlock()
 	return h, c.gather(ctx, &h)
+}
+
+// calm waits with all sidecars until everything is settled. It returns how long that took, or what there is still to wait for.
+func (c *campaign) calm(ctx context.Context) (unsettled string, took time.Duration, err error) {
+	begin := time.Now()
+	for _, s := range c.sidecars {
+		if err := s.start(); err != nil {
+			return "", 0, err
+		}
+	}
+	for calm := 0; calm < 3 && time.Since(begin) < settleLimit; calm++ {
+		if unsettled = c.unsettled(ctx); unsettled != "" {
+			calm = -1
+		} else if calm == 0 {
+			took = time.Since(begin)
+		}
+		if !rest(ctx, 250*ms) {
+			return "", 0, ctx.Err()
+		}
+	}
+	return unsettled, took, nil
 }
 
 func (c *campaign) stopAll() {
