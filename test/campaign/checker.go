@@ -369,8 +369,8 @@ func (k *checker) stops() {
 	}
 }
 
-// cuts holds that what a sidecar had accepted while nothing arrived that it sent, for less than a lease, is not called again:
-// its acks are sent again once it is connected again.
+// cuts holds that what a sidecar had accepted while no ack of it arrived, for less than a lease, is not delivered again, to
+// whomever: its acks are sent again once it is connected again.
 func (k *checker) cuts() {
 	for _, e := range k.events {
 		if e.Kind != ackLost {
@@ -379,19 +379,26 @@ func (k *checker) cuts() {
 		var lost []int
 		for index, cs := range k.byIndex {
 			for n, c := range cs {
-				again := slices.IndexFunc(cs[n+1:], func(again *call) bool {
-					return again.by != c.by && again.begun.After(c.flushed) && !k.expired(c, e.end.Add(ackWait), again)
-				})
-				if again >= 0 && c.slot == e.Sidecar && c.given && c.reply.accepts() && k.lived(c.by, e.end.Add(ackWait)) &&
-					!c.flushed.Before(e.begin) && c.flushed.Before(e.end) {
+				if c.slot == e.Sidecar && c.given && c.reply.accepts() && k.lived(c.by, e.end.Add(2*ackWait)) &&
+					!c.flushed.Before(e.begin) && c.flushed.Before(e.end) && k.cameAgain(e, c, cs[n+1:]) {
 					lost = append(lost, index)
 				}
 			}
 		}
 		if len(lost) >= mostRunOut {
-			k.broken("a cut loses no ack", fmt.Sprintf("called again though sidecar %d was cut off for less than a lease", e.Sidecar), lost...)
+			k.broken("a cut loses no ack", fmt.Sprintf("delivered again though the acks of sidecar %d were lost for less than a lease", e.Sidecar), lost...)
 		}
 	}
+}
+
+// cameAgain reports whether a call's message was delivered again within the aftermath of an event, with nothing else to excuse it.
+func (k *checker) cameAgain(e event, c *call, later []*call) bool {
+	soon := e.end.Add(2 * ackWait)
+	return slices.ContainsFunc(later, func(again *call) bool {
+		return again.by != c.by && again.begun.After(c.flushed) && again.begun.Before(soon) && !k.expired(c, soon, again)
+	}) || slices.ContainsFunc(k.known, func(again known) bool {
+		return again.Sequence == c.seq && again.Time.After(c.flushed) && again.Time.Before(soon) && !k.expired(c, soon, &call{slot: all, begun: again.Time})
+	})
 }
 
 // lived reports whether a process had not ended by then.

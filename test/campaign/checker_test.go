@@ -184,6 +184,14 @@ func TestChecker(t *testing.T) {
 			h.call(i, "1.0", 3*time.Second, 2, ok)
 		}, nil},
 		{"called again after acks were lost in a cut", good, func(h *history, i int) { manyAgain(h, i, ackLost) }, []string{"a cut loses no ack"}},
+		{"known again after acks were lost in a cut", good, func(h *history, i int) {
+			manyAgain(h, i, ackLost)
+			h.calls = slices.DeleteFunc(h.calls, func(c call) bool { return c.by == "1.0" })
+			for n := range h.calls {
+				h.calls[n].seq = uint64(n)
+				h.known = append(h.known, known{uint64(n), at(2 * time.Second)})
+			}
+		}, []string{"a cut loses no ack"}},
 		{"called again after a long cut", good, func(h *history, i int) { manyAgain(h, i, linkCut) }, nil},
 		{"called again after acks were lost, by one that was paused", good, func(h *history, i int) {
 			manyAgain(h, i, ackLost)

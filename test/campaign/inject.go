@@ -139,11 +139,7 @@ func (c *campaign) injectProcess(ctx context.Context, f fault) error {
 		s.signal(syscall.SIGCONT)
 	case stopCutOff:
 		// What it sends from here on is lost, which it cannot know: it must not end as if all were confirmed.
-		c.app.slots[f.Sidecar].awaitWork(ctx, 5*time.Second)
-		var busy sync.WaitGroup
-		defer busy.Wait()
-		busy.Go(func() { c.pub.burst(concurrency * len(c.sidecars)) }) // so that there is something to confirm
-		rest(ctx, 15*ms)
+		defer c.busy(ctx, f.Sidecar)()
 		s.each(all, (*link).stall)
 		rest(ctx, 400*ms)
 		p := s.ask()
@@ -189,19 +185,27 @@ func (c *campaign) injectApp(ctx context.Context, f fault) error {
 	return nil
 }
 
-// loseAcks lets nothing that a sidecar sends arrive for a time shorter than a lease, which it cannot know, and then cuts it off.
-// It is connected again at once, and has time to send its acks again.
+// loseAcks lets no ack of a sidecar arrive for a time shorter than a lease, which it cannot know, and then cuts it off. It is
+// connected again at once, and has time to send its acks again.
 func (c *campaign) loseAcks(ctx context.Context, f fault) {
 	s := c.sidecars[f.Sidecar]
-	c.app.slots[f.Sidecar].awaitWork(ctx, 5*time.Second)
-	var busy sync.WaitGroup
-	defer busy.Wait()
-	busy.Go(func() { c.pub.burst(leases * len(c.sidecars)) }) // so that there is something to confirm
-	rest(ctx, 15*ms)
-	s.each(all, (*link).stall)
+	s.each(all, (*link).loseAcks)
+	c.pub.burst(concurrency*len(c.sidecars), quick) // so that there is something to confirm
 	rest(ctx, f.Length)
 	s.each(all, (*link).cut)
 	s.each(all, (*link).heal)
+}
+
+// busy brings a sidecar that gets messages into the midst of many, so that there is something to confirm. What it returns
+// waits until all are published.
+func (c *campaign) busy(ctx context.Context, slot int) (wait func()) {
+	a, begun := c.app.slots[slot], 0
+	a.await(ctx, time.Second, func(a *appSlot) bool { begun = a.begun; return true })
+	a.await(ctx, 5*time.Second, func(a *appSlot) bool { return a.begun > begun })
+	var publishing sync.WaitGroup
+	publishing.Go(func() { c.pub.burst(concurrency*len(c.sidecars), anyOf) })
+	rest(ctx, 15*ms)
+	return publishing.Wait
 }
 
 func (c *campaign) fillDLQ(ctx context.Context, f fault) error {
@@ -242,7 +246,7 @@ func (c *campaign) remake(ctx context.Context, f fault) error {
 	c.pub.mu.Unlock()
 	c.pub.quiet.Unlock()
 	if err == nil {
-		c.pub.burst(min(n, 400))
+		c.pub.burst(min(n, 400), anyOf)
 	}
 	return err
 }

@@ -39,7 +39,8 @@ var lookHTTP = http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 func (s *sidecar) look(ctx context.Context) (look, error) {
 	p, life := s.life()
 	if p == nil {
-		return look{}, errors.New("it does not run")
+		all := s.incarnations()
+		return look{}, fmt.Errorf("it does not run: process %s ended with %d", all[len(all)-1].id, all[len(all)-1].exit)
 	}
 	l := look{slot: s.slot, life: life.id}
 	dir := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))

@@ -79,6 +79,17 @@ type plan struct {
 	Faults     []fault
 }
 
+func (p plan) String() string {
+	retention, dedupe := "limits", "memory"
+	if p.WorkQueue {
+		retention = "work queue"
+	}
+	if p.Shared {
+		dedupe = "kv"
+	}
+	return fmt.Sprintf("seed %d, %s of faults, %d sidecars, %s stream, dedupe %s, max_deliver %d", p.Seed, p.Duration, p.Sidecars, retention, dedupe, p.MaxDeliver)
+}
+
 // shape is how often a kind comes, how long it lasts, and what it keeps other faults from touching meanwhile.
 type shape struct {
 	kind     kind
@@ -130,7 +141,7 @@ var shapes = []shape{
 	{dlqDenied, 3, 500 * ms, 4000 * ms, 2000 * ms, onDLQ, false},
 	{ackDenied, 3, 300 * ms, 4000 * ms, 2000 * ms, onPermits, false},
 	{pullDenied, 2, 300 * ms, 3000 * ms, 2000 * ms, onPermits, false},
-	{ackLost, 3, 400 * ms, 600 * ms, 3500 * ms, onOneAlone, true},
+	{ackLost, 3, 400 * ms, 800 * ms, 3500 * ms, onOneAlone, true},
 	{kvDenied, 2, 300 * ms, 4000 * ms, 2000 * ms, onPermits, false},
 	{kvGone, 2, 0, 0, 1000 * ms, onBucket, false},
 	{durableGone, 1, 0, 0, 3000 * ms, alone, true},

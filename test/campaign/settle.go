@@ -3,10 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +27,12 @@ type entry struct {
 	stored   time.Time
 }
 
+// known is a delivery that a sidecar acked without a call, because it knew the answer.
+type known struct {
+	Sequence uint64
+	Time     time.Time
+}
+
 // history is everything that is known of a campaign in the end.
 type history struct {
 	plan      plan
@@ -33,6 +43,7 @@ type history struct {
 	dead      []entry
 	lives     []incarnation
 	events    []event
+	known     []known
 
 	settled    bool
 	unsettled  string        // what there is still to wait for
@@ -68,6 +79,13 @@ func (c *campaign) settle(ctx context.Context) (history, error) {
 	c.mu.Lock()
 	h.events = c.events
 	c.mu.Unlock()
+	for _, s := range c.sidecars {
+		some, err := knownOf(s.log)
+		if err != nil {
+			return h, err
+		}
+		h.known = append(h.known, some...)
+	}
 	return h, c.gather(ctx, &h)
 }
 
@@ -181,4 +199,21 @@ func (c *campaign) read(ctx context.Context, stream string, f func(natsjs.Msg, *
 		left -= min(got, left)
 	}
 	return nil
+}
+
+// knownOf reads what a sidecar's log says of deliveries whose answer it knew.
+func knownOf(path string) (all []known, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var k known
+		if strings.Contains(lines.Text(), `"verdict":"duplicate"`) && json.Unmarshal(lines.Bytes(), &k) == nil {
+			all = append(all, k)
+		}
+	}
+	return all, lines.Err()
 }

@@ -83,7 +83,7 @@ func newSidecar(h *house, p plan, slot int, path, dir string, a *appSlot, c *clu
 func (s *sidecar) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.process != nil {
+	if s.process != nil && s.process.running() {
 		return nil
 	}
 	n := len(s.lives)
