@@ -296,15 +296,26 @@ func (k *checker) disturbed(by string, from, to time.Time) bool {
 	})
 }
 
-// hurry holds that a retry waits for its delay: at least half of initial × 2^(n-1), at most the maximum.
+// hurry holds that a retry waits for its delay: at least half of initial × 2^(n-1), at most the maximum. What was sent to a
+// process that ends, the servers deliver again when they notice, whatever was decided about another delivery meanwhile.
 func (k *checker) hurry(index int, before, again *call) {
 	if !before.given || before.reply.status != 503 || before.delivered == 0 || again.delivered != before.delivered+1 {
 		return
 	}
 	delay := min(retryInitial<<min(before.delivered-1, 10), retryMax) / 2
-	if gap := again.begun.Sub(before.ended); gap < delay && !k.disturbed(before.by, before.begun, again.begun) {
+	if gap := again.begun.Sub(before.ended); gap < delay && !k.disturbed(before.by, before.begun, again.begun) && !k.anyEnded(before.begun.Add(-time.Second), again.begun) {
 		k.broken("retries wait", fmt.Sprintf("called again %s after a 503, at least %s are due", gap.Round(100*time.Microsecond), delay), index)
 	}
+}
+
+// anyEnded reports whether some sidecar process ended in an interval.
+func (k *checker) anyEnded(from, to time.Time) bool {
+	for _, l := range k.lives {
+		if l.ended.After(from) && l.ended.Before(to) {
+			return true
+		}
+	}
+	return false
 }
 
 // duplicatesBound is how many calls of accepted messages by another process the disturbances excuse: all leases

@@ -212,6 +212,12 @@ func TestChecker(t *testing.T) {
 			h.call(i, "0.0", 0, 1, busy)
 			h.call(i, "0.0", 10*ms, 2, ok)
 		}, []string{"retries wait"}},
+		{"retried at once, when another process was killed", flaky, func(h *history, i int) {
+			h.call(i, "0.0", 0, 1, busy)
+			h.call(i, "0.0", 10*ms, 2, ok)
+			h.stop(1, 0, 5*ms, -1)
+			h.lives[1].killed, h.lives[1].asked = true, time.Time{}
+		}, nil},
 		{"retried after the delay", flaky, func(h *history, i int) {
 			h.call(i, "0.0", 0, 1, busy)
 			h.call(i, "0.0", 35*ms, 2, ok)
