@@ -62,9 +62,9 @@ func runSoak(ctx context.Context, h *house, o options, out io.Writer) (code int,
 	return exitHeld, c.clean(true)
 }
 
-// soak goes through storms and quiet times for as long as the plan says.
+// soak goes through storms and quiet times for as long as the plan says, and until there are enough looks.
 func (c *campaign) soak(ctx context.Context, rate int, out io.Writer) (looks []look, err error) {
-	for begin, n := time.Now(), 0; time.Since(begin) < c.plan.Duration; n++ {
+	for begin, n := time.Now(), 0; time.Since(begin) < c.plan.Duration || n < fewestLooks; n++ {
 		if err := c.rage(ctx, c.plan.stormFaults(n), c.plan.storm(), rate); err != nil {
 			return nil, err
 		}
