@@ -56,18 +56,14 @@ func newReport(h history, dir string) report {
 }
 
 func printPlan(out io.Writer, p plan) {
-	fmt.Fprintf(out, "seed %d, %s, %d sidecars, work queue %v, %d faults\n", p.Seed, p.Duration, p.Sidecars, p.WorkQueue, len(p.Faults))
+	fmt.Fprintf(out, "%s, %d faults\n", p, len(p.Faults))
 	for _, f := range p.Faults {
 		fmt.Fprintln(out, f)
 	}
 }
 
 func printReport(out io.Writer, r report) {
-	retention := "limits"
-	if r.plan.WorkQueue {
-		retention = "work queue"
-	}
-	fmt.Fprintf(out, "\nseed %d, %s of faults, %d sidecars, %s stream\n", r.plan.Seed, r.plan.Duration, r.plan.Sidecars, retention)
+	fmt.Fprintf(out, "\n%s\n", r.plan)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(what string, format string, args ...any) {
 		fmt.Fprintf(w, "  %s\t"+format+"\n", append([]any{what}, args...)...)

@@ -3,10 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +27,12 @@ type entry struct {
 	stored   time.Time
 }
 
+// known is a delivery that a sidecar acked without a call, because it knew the answer.
+type known struct {
+	Sequence uint64
+	Time     time.Time
+}
+
 // history is everything that is known of a campaign in the end.
 type history struct {
 	plan      plan
@@ -33,6 +43,7 @@ type history struct {
 	dead      []entry
 	lives     []incarnation
 	events    []event
+	known     []known
 
 	settled    bool
 	unsettled  string        // what there is still to wait for
@@ -50,29 +61,16 @@ func errorIs(err error, some ...error) bool {
 
 // settle waits until everything is settled, stops the sidecars, and gathers what there is to know.
 func (c *campaign) settle(ctx context.Context) (history, error) {
-	begin := time.Now()
-	for _, s := range c.sidecars {
-		if err := s.start(); err != nil {
-			return history{}, err
-		}
-	}
 	h := history{plan: c.plan, epoch: c.pub.epoch}
-	for calm := 0; calm < 3 && time.Since(begin) < settleLimit; calm++ {
-		if h.unsettled = c.unsettled(ctx); h.unsettled != "" {
-			calm = -1
-		} else if calm == 0 {
-			h.settleTime = time.Since(begin)
-		}
-		if !rest(ctx, 250*ms) {
-			return history{}, ctx.Err()
-		}
+	var err error
+	if h.unsettled, h.settleTime, err = c.calm(ctx); err != nil {
+		return history{}, err
 	}
-	h.settled = h.unsettled == ""
-	if h.settled {
+	if h.unsettled == "" {
 		rest(ctx, ackWait+500*ms) // whatever was still leased comes again now
 		h.unsettled = c.unsettled(ctx)
-		h.settled = h.unsettled == ""
 	}
+	h.settled = h.unsettled == ""
 	c.stopAll()
 	h.published, h.calls = c.pub.published(), c.app.history()
 	for _, s := range c.sidecars {
@@ -81,7 +79,35 @@ func (c *campaign) settle(ctx context.Context) (history, error) {
 	c.mu.Lock()
 	h.events = c.events
 	c.mu.Unlock()
+	for _, s := range c.sidecars {
+		some, err := knownOf(s.log)
+		if err != nil {
+			return h, err
+		}
+		h.known = append(h.known, some...)
+	}
 	return h, c.gather(ctx, &h)
+}
+
+// calm waits with all sidecars until everything is settled. It returns how long that took, or what there is still to wait for.
+func (c *campaign) calm(ctx context.Context) (unsettled string, took time.Duration, err error) {
+	begin := time.Now()
+	for _, s := range c.sidecars {
+		if err := s.start(); err != nil {
+			return "", 0, err
+		}
+	}
+	for calm := 0; calm < 3 && time.Since(begin) < settleLimit; calm++ {
+		if unsettled = c.unsettled(ctx); unsettled != "" {
+			calm = -1
+		} else if calm == 0 {
+			took = time.Since(begin)
+		}
+		if !rest(ctx, 250*ms) {
+			return "", 0, ctx.Err()
+		}
+	}
+	return unsettled, took, nil
 }
 
 func (c *campaign) stopAll() {
@@ -173,4 +199,21 @@ func (c *campaign) read(ctx context.Context, stream string, f func(natsjs.Msg, *
 		left -= min(got, left)
 	}
 	return nil
+}
+
+// knownOf reads what a sidecar's log says of deliveries whose answer it knew.
+func knownOf(path string) (all []known, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var k known
+		if strings.Contains(lines.Text(), `"verdict":"duplicate"`) && json.Unmarshal(lines.Bytes(), &k) == nil {
+			all = append(all, k)
+		}
+	}
+	return all, lines.Err()
 }

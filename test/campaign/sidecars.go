@@ -17,11 +17,11 @@ const (
 	sourceStream = "ORDERS"
 	durable      = "worker"
 	dlqStream    = "ORDERS_DLQ"
+	bucket       = "sidecar-dedupe"
 
 	ackWait      = 2 * time.Second
 	retryInitial = 50 * time.Millisecond
 	retryMax     = 500 * time.Millisecond
-	maxDeliver   = 4
 	concurrency  = 8
 	prefetch     = 8
 	leases       = concurrency + prefetch
@@ -52,6 +52,7 @@ type sidecar struct {
 	slot  int
 	path  string
 	log   string
+	admin string // where its admin listener is
 	app   *appSlot
 	links []*link // to each node
 
@@ -61,7 +62,13 @@ type sidecar struct {
 }
 
 func newSidecar(h *house, p plan, slot int, path, dir string, a *appSlot, c *cluster) (*sidecar, error) {
-	s := &sidecar{h: h, plan: p, slot: slot, path: path, log: filepath.Join(dir, fmt.Sprintf("sidecar%d.log", slot)), app: a}
+	s := &sidecar{h: h, plan: p, slot: slot, path: path, log: filepath.Join(dir, fmt.Sprintf("sidecar%d.log", slot)), admin: "127.0.0.1:0", app: a}
+	if p.Steady { // it is looked at
+		var err error
+		if s.admin, err = freeAddress(); err != nil {
+			return nil, err
+		}
+	}
 	for _, n := range c.nodes {
 		l, err := newLink(n.client)
 		if err != nil {
@@ -76,7 +83,7 @@ func newSidecar(h *house, p plan, slot int, path, dir string, a *appSlot, c *clu
 func (s *sidecar) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.process != nil {
+	if s.process != nil && s.process.running() {
 		return nil
 	}
 	n := len(s.lives)
@@ -111,6 +118,10 @@ func (s *sidecar) environment(life *incarnation) []string {
 	if life.breaker {
 		breaker = failures
 	}
+	store := "memory"
+	if s.plan.Shared {
+		store = "kv"
+	}
 	const consumer = "SIDECAR_CONSUMERS_0_"
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -120,7 +131,7 @@ func (s *sidecar) environment(life *incarnation) []string {
 		"SIDECAR_APP_URL=http://" + s.app.address,
 		"SIDECAR_APP_HEADERS=" + incarnationHeader + "=" + life.id,
 		"SIDECAR_APP_TIMEOUT=" + appTimeout.String(),
-		"SIDECAR_ADMIN_LISTEN=127.0.0.1:0",
+		"SIDECAR_ADMIN_LISTEN=" + s.admin,
 		"SIDECAR_LOG_FORMAT=json",
 		"SIDECAR_SHUTDOWN_TIMEOUT=" + shutdown.String(),
 		consumer + "STREAM=" + sourceStream,
@@ -128,7 +139,8 @@ func (s *sidecar) environment(life *incarnation) []string {
 		consumer + "ACK_WAIT=" + ackWait.String(),
 		consumer + "CONCURRENCY=" + fmt.Sprint(concurrency),
 		consumer + "PREFETCH=" + fmt.Sprint(prefetch),
-		consumer + "MAX_DELIVER=" + fmt.Sprint(maxDeliver),
+		consumer + "MAX_DELIVER=" + fmt.Sprint(s.plan.MaxDeliver),
+		consumer + "DEDUPE_STORE=" + store,
 		consumer + "RETRY_INITIAL=" + retryInitial.String(),
 		consumer + "RETRY_MAX=" + retryMax.String(),
 		consumer + "BREAKER_FAILURES=" + fmt.Sprint(breaker),
