@@ -97,9 +97,9 @@ func IsNoBucket(err error) bool { return errors.Is(err, natsjs.ErrBucketNotFound
 func (k *Claims) Take(ctx context.Context, entries ...uint64) (got []uint64, owner string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	before := k.self.Work
+	before := k.self.Work // what an earlier try took may be somebody else's at the next
 	err = k.changeLocked(ctx, func(t *claimTable) error {
-		got, owner, k.self.Work = got[:0], "", before // what an earlier try took may be somebody else's by now
+		got, owner = got[:0], ""
 		for _, n := range entries {
 			if holder := t.holder(n); holder != "" {
 				owner = holder
