@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -59,7 +60,7 @@ type claimRun struct {
 // whose replicas it gets. It returns what runs that died were done with and did not remove: the sequences of the parts.
 // After removing them the caller calls Adopted.
 func (c *Conn) OpenClaims(ctx context.Context, dlqStream, source string, manage Manage, id, owner string) (*Claims, [][]uint64, error) {
-	ctx, cancel := c.bounded(ctx, apiTimeout)
+	ctx, cancel := c.bounded(ctx, 3*apiTimeout)
 	defer cancel()
 	kv, err := c.stateBucket(ctx, source, manage)
 	if err != nil {
@@ -97,9 +98,9 @@ func IsNoBucket(err error) bool { return errors.Is(err, natsjs.ErrBucketNotFound
 func (k *Claims) Take(ctx context.Context, entries ...uint64) (got []uint64, owner string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	before := k.self.Work
+	before := k.self.Work // what an earlier try took may be somebody else's at the next
 	err = k.changeLocked(ctx, func(t *claimTable) error {
-		got, owner, k.self.Work = got[:0], "", before // what an earlier try took may be somebody else's by now
+		got, owner = got[:0], ""
 		for _, n := range entries {
 			if holder := t.holder(n); holder != "" {
 				owner = holder
@@ -240,7 +241,7 @@ func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) er
 			}
 			k.table, k.revision = claimTable{Created: k.created, Runs: others}, revision
 			return nil
-		case errors.Is(err, natsjs.ErrKeyExists):
+		case isConflict(err):
 			k.known = false // somebody else changed them, or a replica answered that lags behind
 			if err := pause(ctx, rand.N(5*time.Millisecond)); err != nil {
 				return err
@@ -269,10 +270,45 @@ func (k *Claims) write(ctx context.Context, t claimTable) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if k.revision == 0 {
-		return k.kv.Create(ctx, k.key, value)
+	var revision uint64
+	err = answered(ctx, func() (err error) {
+		if k.revision == 0 {
+			revision, err = k.kv.Create(ctx, k.key, value)
+		} else {
+			revision, err = k.kv.Update(ctx, k.key, value, k.revision)
+		}
+		return err
+	})
+	return revision, err
+}
+
+// isConflict reports whether a change met one of somebody else: the server says so with one code, and with another where there are
+// several copies.
+func isConflict(err error) bool {
+	const severalCopies natsjs.ErrorCode = 10164
+	var js natsjs.JetStreamError
+	var api *natsjs.APIError
+	switch {
+	case errors.Is(err, natsjs.ErrKeyExists):
+		return true
+	case errors.As(err, &api):
+	case errors.As(err, &js):
+		api = js.APIError()
 	}
-	return k.kv.Update(ctx, k.key, value, k.revision)
+	return api != nil && (api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequence || api.ErrorCode == severalCopies)
+}
+
+// answered repeats a request while nobody is there to answer: a bucket that was just made, or that has no leader for a moment.
+func answered(ctx context.Context, request func() error) error {
+	for tries := 0; ; tries++ {
+		err := request()
+		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, natsjs.ErrNoStreamResponse) || tries == claimTries {
+			return err
+		}
+		if err := pause(ctx, bucketRetry); err != nil {
+			return err
+		}
+	}
 }
 
 // pause waits, or ends with ctx.
@@ -289,7 +325,11 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // read learns the claims. A key that cannot be read as claims, or is about a stream that is gone, is as good as none.
 func (k *Claims) read(ctx context.Context) error {
-	entry, err := k.kv.Get(ctx, k.key)
+	var entry natsjs.KeyValueEntry
+	err := answered(ctx, func() (err error) {
+		entry, err = k.kv.Get(ctx, k.key)
+		return err
+	})
 	k.table, k.revision = claimTable{}, 0
 	switch {
 	case errors.Is(err, natsjs.ErrKeyNotFound):

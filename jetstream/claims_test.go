@@ -75,6 +75,27 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// A run that loses an entry to another at the last moment does not claim it, not even later.
+func TestClaimsLost(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	one, _ := b.claims("one")
+	two, _ := b.claims("two")
+	b.take(one, 1)
+	if got, _ := b.take(two, 1, 2); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("%v", got)
+	}
+	b.take(one, 3)
+	if got, _ := b.take(two, 3); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	b.must(nil, two.Renew(b.ctx))
+	for _, r := range b.table().Runs {
+		if want := map[string][]uint64{"one": {1, 3}, "two": {2}}[r.ID]; !slices.Equal(r.Work, want) {
+			t.Errorf("%s has %v, want %v", r.ID, r.Work, want)
+		}
+	}
+}
+
 // What a run that died worked on is free; what it was done with stays claimed until somebody has removed it.
 func TestClaimsOfTheDead(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})

@@ -107,7 +107,7 @@ func (c *Conn) stateBucket(ctx context.Context, source string, manage Manage) (n
 	if !c.Connected() {
 		return nil, ErrNotConnected
 	}
-	kv, err := c.js.KeyValue(ctx, StateBucket)
+	kv, err := c.findStateBucket(ctx)
 	if errors.Is(err, natsjs.ErrBucketNotFound) && manage != ManageNone {
 		kv, err = c.makeStateBucket(ctx, source)
 	}
@@ -117,17 +117,31 @@ func (c *Conn) stateBucket(ctx context.Context, source string, manage Manage) (n
 	return kv, nil
 }
 
+// findStateBucket looks the bucket up. In a cluster a bucket that was just made has no leader for a moment, and nobody answers.
+func (c *Conn) findStateBucket(ctx context.Context) (natsjs.KeyValue, error) {
+	for {
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		kv, err := c.js.KeyValue(within, StateBucket)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return kv, err
+		}
+	}
+}
+
 func (c *Conn) makeStateBucket(ctx context.Context, source string) (natsjs.KeyValue, error) {
 	info, err := c.streamInfo(ctx, source)
 	if err != nil {
 		return nil, err
 	}
-	kv, err := c.js.CreateKeyValue(ctx, natsjs.KeyValueConfig{
+	within, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	kv, err := c.js.CreateKeyValue(within, natsjs.KeyValueConfig{
 		Bucket: StateBucket, Description: "marks of messages that sidecars try past their limit, and of dead letters in replay",
 		TTL: marksTTL, Replicas: max(info.Config.Replicas, 1),
 	})
-	if errors.Is(err, natsjs.ErrBucketExists) {
-		return c.js.KeyValue(ctx, StateBucket) // another sidecar made it just now
+	if errors.Is(err, natsjs.ErrBucketExists) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return c.findStateBucket(ctx) // another sidecar made it just now, and a cluster may tell only one of two
 	}
 	return kv, err
 }
