@@ -286,14 +286,20 @@ func (c *Conn) refused(text string) {
 
 // denied reports whether the server refused a subject within the last minute, for lack of permission.
 func (c *Conn) denied(subject string) bool {
+	_, yes := c.deniedAt(subject)
+	return yes
+}
+
+// deniedAt is denied that also tells when.
+func (c *Conn) deniedAt(subject string) (at time.Time, yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for text, at := range c.denials {
 		if time.Since(at) < time.Minute && strings.Contains(text, `"`+subject+`"`) {
-			return true
+			return at, true
 		}
 	}
-	return false
+	return time.Time{}, false
 }
 
 // onUnreachable is called for each try to connect that does not succeed.

@@ -184,6 +184,12 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 	l.heard, l.proved, l.doubted, l.lastHeard = false, false, false, time.Now()
 }
 
+// pullDenied reports whether the server refused pull requests for lack of permission, and answered none since.
+func (s *Source) pullDenied() bool {
+	at, denied := s.conn.deniedAt(s.nextSubject())
+	return denied && at.After(s.heard)
+}
+
 func (s *Source) nextSubject() string {
 	return s.conn.prefix + "CONSUMER.MSG.NEXT." + s.cfg.Stream + "." + s.cfg.Durable
 }
@@ -211,6 +217,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		return // from a binding that was given up: the server delivers it again
 	}
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
+	s.heard = l.lastHeard
 	l.open = max(l.open-1, 0)
 	l.lost = max(l.lost-1, 0)
 	if l.open == 0 || l.bytes == m.size {
@@ -302,6 +309,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		return
 	}
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
+	s.heard = l.lastHeard
 	switch {
 	case status == "100":
 		return

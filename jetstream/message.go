@@ -51,6 +51,7 @@ type Message struct {
 	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
 	resend     time.Duration
 	firstSent  time.Time // on this connection
+	wasSent    bool      // on any connection
 	touchedAt  time.Time // when the server last heard of the lease
 	prev, next *Message  // in the touch list
 }
@@ -207,7 +208,7 @@ func (s *Source) send(m *Message, now time.Time) bool {
 	if m.sentAt.IsZero() {
 		m.firstSent = now
 	}
-	m.sentAt = now
+	m.sentAt, m.wasSent = now, true
 	return true
 }
 
@@ -238,28 +239,56 @@ func (s *Source) confirmed(msg *nats.Msg) {
 }
 
 // sendWaiting sends verdicts that were not sent yet, or were not confirmed in time.
+//
+// A nak is another matter than an ack. The server does it for whatever delivery of the message is pending (nats-server
+// consumer.go, processNak), so one that is sent again although the first one worked would have a message delivered again that
+// is in work elsewhere. It is sent again only where nobody else can have it, and not after the ack wait, which does the same.
 func (s *Source) sendWaiting(now time.Time) {
 	patience := ackWait(s.bound.info.Config) + forsakeAfter
 	for m := range s.settling {
 		switch {
+		case isNak(m.verdict) && s.expired(m, now):
+			s.release(m) // it comes again by the ack wait
 		case m.sentAt.IsZero():
-			if !s.send(m, now) {
+			if s.repeatable(m, now) && !s.send(m, now) {
 				return
 			}
 		case now.Sub(m.firstSent) > patience:
 			s.release(m)
 		case now.Sub(m.sentAt) >= m.resend:
-			if !s.looked && now.Sub(s.evidence) > time.Second {
+			if !s.looked && (isNak(m.verdict) || now.Sub(s.evidence) > time.Second) {
 				s.suspect = true // look first; sent at the next turn
 				s.wake()
 				return
 			}
 			m.resend = min(2*m.resend, resendMax)
-			if !s.send(m, now) {
+			if s.repeatable(m, now) && !s.send(m, now) {
 				return
 			}
 		}
 	}
+}
+
+// repeatable reports whether a verdict may be sent, perhaps once more: a nak only if a look just now told that nobody else can
+// have the message. One that may not waits for the next look, or at a stop for nothing: then its message comes again by the
+// ack wait if the nak did not work.
+func (s *Source) repeatable(m *Message, now time.Time) bool {
+	switch {
+	case !isNak(m.verdict) || !m.wasSent:
+		return true
+	case s.looked && s.onlyOne:
+		return true
+	case s.looked && s.stopped:
+		s.release(m)
+		return false
+	}
+	m.sentAt = now
+	if !s.looked {
+		m.sentAt = time.Time{}
+		s.suspect = true
+		s.wake()
+	}
+	return false
 }
 
 // keepAlive tells the server that leases are worked on, at a third of the ack wait.

@@ -51,7 +51,9 @@ type Source struct {
 	notBefore time.Time       // no pull request before then
 	stopped   bool            // no more pulling
 	highest   uint64          // consumer sequence seen
+	onlyOne   bool            // all deliveries of the durable since it was bound to came here, at the last look
 	counted   uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
+	heard     time.Time       // when something last came for a pull request
 	tooBig    int64           // a message did not fit this many free bytes
 	evidence  time.Time       // when the durable was last known to be the one bound to
 	suspect   bool            // the durable may have been made anew: look before anything else is done
@@ -504,12 +506,17 @@ func (s *Source) look(ctx context.Context) {
 	default:
 		s.suspect, s.looked, s.evidence = false, true, time.Now()
 		s.bound.info, s.refused = info, refusal(info)
+		detail := s.refused
+		if detail == "" && s.pullDenied() {
+			detail = "the user may not pull: no permission to publish to " + s.nextSubject()
+		}
 		s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
 		s.status.Store(&Status{
-			Bound: s.refused == "", Detail: s.refused,
+			Bound: detail == "", Detail: detail,
 			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)), MaxAckPending: max(info.Config.MaxAckPending, 0),
 		})
 		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), 0
+		s.onlyOne = info.Delivered.Consumer <= s.counted
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)
 		s.warnParked(info)

@@ -32,7 +32,7 @@ func TestPermissionTakenAndGivenBack(t *testing.T) {
 		stuck func(w *world) bool
 	}{
 		"ack":                 {`"$JS.ACK.>"`, "$JS.ACK.", "", func(w *world) bool { return w.consumer(durable).NumAckPending >= 10 }},
-		"pull":                {`"$JS.API.CONSUMER.MSG.NEXT.>"`, "CONSUMER.MSG.NEXT", "", func(w *world) bool { return w.consumer(durable).NumPending > 0 }},
+		"pull":                {`"$JS.API.CONSUMER.MSG.NEXT.>"`, "CONSUMER.MSG.NEXT", "consumer", func(w *world) bool { return w.consumer(durable).NumPending > 0 }},
 		"look at the durable": {`"$JS.API.CONSUMER.INFO.>"`, "CONSUMER.INFO", "consumer", func(*world) bool { return true }},
 		"dead-letter":         {`"dlq.>"`, "dlq.", "dlq", func(w *world) bool { return w.consumer(durable).NumAckPending > 0 }},
 	} {
