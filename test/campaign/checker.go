@@ -302,7 +302,8 @@ func (k *checker) hurry(index int, before, again *call) {
 	if !before.given || before.reply.status != 503 || before.delivered == 0 || again.delivered != before.delivered+1 {
 		return
 	}
-	delay := min(retryInitial<<min(before.delivered-1, 10), retryMax) / 2
+	initial, most := k.plan.schedule()
+	delay := min(initial<<min(before.delivered-1, 10), most) / 2
 	if gap := again.begun.Sub(before.ended); gap < delay && !k.disturbed(before.by, before.begun, again.begun) && !k.anyEnded(before.begun.Add(-time.Second), again.begun) {
 		k.broken("retries wait", fmt.Sprintf("called again %s after a 503, at least %s are due", gap.Round(100*time.Microsecond), delay), index)
 	}

@@ -75,6 +75,7 @@ type plan struct {
 	WorkQueue  bool   // retention of the source stream
 	Shared     bool   // dedupe.store is kv, else memory
 	MaxDeliver uint64 // attempts
+	Crowded    bool   // few messages may be pending, and retries wait long: most wait in the retry stream
 	Steady     bool   // the first sidecar is never killed nor stopped
 	Faults     []fault
 }
@@ -87,7 +88,19 @@ func (p plan) String() string {
 	if p.Shared {
 		dedupe = "kv"
 	}
-	return fmt.Sprintf("seed %d, %s of faults, %d sidecars, %s stream, dedupe %s, max_deliver %d", p.Seed, p.Duration, p.Sidecars, retention, dedupe, p.MaxDeliver)
+	text := fmt.Sprintf("seed %d, %s of faults, %d sidecars, %s stream, dedupe %s, max_deliver %d", p.Seed, p.Duration, p.Sidecars, retention, dedupe, p.MaxDeliver)
+	if p.Crowded {
+		text += ", crowded"
+	}
+	return text
+}
+
+// schedule is the shortest and longest delay of retries, before jitter.
+func (p plan) schedule() (initial, most time.Duration) {
+	if p.Crowded {
+		return retryLong, retryLong
+	}
+	return retryInitial, retryMax
 }
 
 // shape is how often a kind comes, how long it lasts, and what it keeps other faults from touching meanwhile.
@@ -161,7 +174,7 @@ func lanesOf(what string, n int) []string {
 // newPlan is the plan of a seed: the same for the same seed and duration.
 func newPlan(seed uint64, duration time.Duration) plan {
 	r := rand.New(rand.NewPCG(seed, 0x6a65747369646563))
-	p := plan{Seed: seed, Duration: duration, Sidecars: 2 + r.IntN(2), WorkQueue: r.IntN(3) == 0, Shared: r.IntN(3) == 0, MaxDeliver: 4}
+	p := plan{Seed: seed, Duration: duration, Sidecars: 2 + r.IntN(2), WorkQueue: r.IntN(3) == 0, Shared: r.IntN(3) == 0, MaxDeliver: 4, Crowded: seed%4 == 2}
 	if r.IntN(4) == 0 {
 		p.MaxDeliver = 1 // an outage would bring every message to its limit
 	}

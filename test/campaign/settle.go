@@ -140,6 +140,27 @@ func (c *campaign) unsettled(ctx context.Context) string {
 	case c.plan.WorkQueue && st.Msgs != 0:
 		return fmt.Sprintf("%d messages left in the work queue", st.Msgs)
 	}
+	return c.retrying(ctx)
+}
+
+// retrying says what waits in the retry stream, or nothing.
+func (c *campaign) retrying(ctx context.Context) string {
+	stream, err := c.js.Stream(ctx, retryStream)
+	if errors.Is(err, natsjs.ErrStreamNotFound) {
+		return ""
+	}
+	if err != nil {
+		return err.Error()
+	}
+	for _, state := range []string{"at", "due"} {
+		info, err := stream.Info(ctx, natsjs.WithSubjectFilter("sidecar.retry."+state+".>"))
+		if err != nil {
+			return err.Error()
+		}
+		if n := len(info.State.Subjects); n > 0 {
+			return fmt.Sprintf("%d messages %s in the retry stream", n, state)
+		}
+	}
 	return ""
 }
 

@@ -17,11 +17,14 @@ const (
 	sourceStream = "ORDERS"
 	durable      = "worker"
 	dlqStream    = "ORDERS_DLQ"
+	retryStream  = "sidecar-retries"
 	bucket       = "sidecar-dedupe"
 
 	ackWait      = 2 * time.Second
 	retryInitial = 50 * time.Millisecond
 	retryMax     = 500 * time.Millisecond
+	retryLong    = 2200 * time.Millisecond // in a crowd; half of it is enough to wait in the retry stream
+	crowdPending = 2 * leases              // max_ack_pending in a crowd
 	concurrency  = 8
 	prefetch     = 8
 	leases       = concurrency + prefetch
@@ -122,6 +125,11 @@ func (s *sidecar) environment(life *incarnation) []string {
 	if s.plan.Shared {
 		store = "kv"
 	}
+	initial, most := s.plan.schedule()
+	pending := 10000
+	if s.plan.Crowded {
+		pending = crowdPending
+	}
 	const consumer = "SIDECAR_CONSUMERS_0_"
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -141,8 +149,9 @@ func (s *sidecar) environment(life *incarnation) []string {
 		consumer + "PREFETCH=" + fmt.Sprint(prefetch),
 		consumer + "MAX_DELIVER=" + fmt.Sprint(s.plan.MaxDeliver),
 		consumer + "DEDUPE_STORE=" + store,
-		consumer + "RETRY_INITIAL=" + retryInitial.String(),
-		consumer + "RETRY_MAX=" + retryMax.String(),
+		consumer + "RETRY_INITIAL=" + initial.String(),
+		consumer + "RETRY_MAX=" + most.String(),
+		consumer + "MAX_ACK_PENDING=" + fmt.Sprint(pending),
 		consumer + "BREAKER_FAILURES=" + fmt.Sprint(breaker),
 		consumer + "BREAKER_PROBE_MAX=2s",
 		consumer + "BREAKER_HOLD=6s", // what always fails must come to an end
