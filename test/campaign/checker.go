@@ -22,10 +22,11 @@ type tally struct {
 	unexplained              int // duplicates whose first caller nothing had disturbed
 	bound                    int // of the duplicates
 	dead                     int
-	window                   int // called with 2xx and dead-lettered, by a disturbance between the two
-	unlucky                  int // good messages dead-lettered in an outage, before the breaker could know
-	peak                     int // requests in flight from one sidecar process
-	streamLost               int // confirmed to the publisher, and not in the stream
+	window                   int    // called with 2xx and dead-lettered, by a disturbance between the two
+	unlucky                  int    // good messages dead-lettered in an outage, before the breaker could know
+	peak                     int    // requests in flight from one sidecar process
+	retried                  uint64 // stored in the retry stream
+	streamLost               int    // confirmed to the publisher, and not in the stream
 }
 
 // checker proves the promises over a history.
@@ -54,7 +55,7 @@ func check(h history) ([]breach, tally) {
 	for _, e := range h.dead {
 		k.dead[e.index] = append(k.dead[e.index], e)
 	}
-	k.tally.calls, k.tally.dead = len(h.calls), len(h.dead)
+	k.tally.calls, k.tally.dead, k.tally.retried = len(h.calls), len(h.dead), h.retried
 	if !h.settled {
 		k.broken("settled", "not everything is settled in "+settleLimit.String()+": "+h.unsettled, k.open()...)
 	}

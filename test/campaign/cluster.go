@@ -154,7 +154,7 @@ func (c *cluster) stop(i int, graceful bool) {
 
 // forbidden is where each kind of fault forbids the sidecars to publish.
 var forbidden = map[kind]string{
-	dlqDenied:  `"dlq.>"`,
+	dlqDenied:  `"dlq.>", "sidecar.retry.>"`,
 	ackDenied:  `"$JS.ACK.>"`,
 	pullDenied: `"$JS.API.CONSUMER.MSG.NEXT.>"`,
 	kvDenied:   `"$KV.>"`,

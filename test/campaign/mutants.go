@@ -88,6 +88,13 @@ var mutants = []mutant{
 		func(p plan) bool { return !p.Shared },
 		[]string{"a clean stop confirms its acks"},
 	},
+	{
+		"acks before the retry stream stored", "jetstream/retrymove.go",
+		"\t\terr = r.publish(ctx, r.waiting(m, j.due))\n",
+		"\t\tm.source.settle(m, \"+ACK\")\n\t\terr = r.publish(ctx, r.waiting(m, j.due))\n",
+		dlqDenied, func(p plan) bool { return p.Crowded },
+		[]string{"none lost", "rejected messages are in the dlq"},
+	},
 }
 
 const (

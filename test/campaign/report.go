@@ -80,6 +80,9 @@ func printReport(out io.Writer, r report) {
 	row("messages", "%d stored, %d unknown, %d refused", t.stored, t.unknown, t.refused)
 	row("calls", "%d, at most %d at a time from one sidecar", t.calls, t.peak)
 	row("duplicates", "%d, at most %d excused; %d with nothing to explain them", t.duplicates, t.bound, t.unexplained)
+	if r.plan.Crowded {
+		row("retry stream", "%d stored in it", t.retried)
+	}
 	row("dead letters", "%d; %d also accepted, by a disturbance between; %d good ones in an outage", t.dead, t.window, t.unlucky)
 	if t.streamLost > 0 {
 		row("lost by the stream", "%d confirmed messages", t.streamLost)

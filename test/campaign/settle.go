@@ -44,6 +44,7 @@ type history struct {
 	lives     []incarnation
 	events    []event
 	known     []known
+	retried   uint64 // stored in the retry stream: copies, those that came due, and their ends
 
 	settled    bool
 	unsettled  string        // what there is still to wait for
@@ -85,6 +86,9 @@ func (c *campaign) settle(ctx context.Context) (history, error) {
 			return h, err
 		}
 		h.known = append(h.known, some...)
+	}
+	if stream, err := c.js.Stream(ctx, retryStream); err == nil {
+		h.retried = stream.CachedInfo().State.LastSeq
 	}
 	return h, c.gather(ctx, &h)
 }
