@@ -74,7 +74,9 @@ func (g *gate) tryEnter(now time.Time, e entry) (wait time.Duration, changed <-c
 	defer g.mu.Unlock()
 	_, open = g.breaker.Open()
 	turn := !open || e.fresh || g.fresh == 0
-	if most := g.breaker.Allowed(now); g.inside < most && turn && (g.alone == 0 || e.alone && g.inside == 0) {
+	// While the breaker is open one that must be alone gives way to a fresh one: else each would wait for the other.
+	room := g.alone == 0 || e.alone && g.inside == 0 || open && e.fresh
+	if most := g.breaker.Allowed(now); g.inside < most && turn && room {
 		g.inside++
 		return 0, nil, open
 	}
