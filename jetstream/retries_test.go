@@ -167,6 +167,46 @@ func TestKilledInTheRetryStream(t *testing.T) {
 	}
 }
 
+// The durable of the retry stream is made anew after the end of a message was stored there, and before the copy was acked: the
+// delivery that follows, which counts from one again, is acked without a call.
+func TestRetryDurableMadeAnew(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	b.moved(b.next(), time.Second)
+	m := b.next()
+	r := b.source.retries
+	b.must(nil, r.publish(b.ctx, r.over(m)))
+	b.must(nil, b.js.DeleteConsumer(b.ctx, RetryStream, r.source.cfg.Durable))
+	b.nothingUntil("the delivery that follows is acked", func() bool { return len(b.stored("due")) == 0 })
+}
+
+// The retry stream is deleted while a message of it is at the app, and nobody makes it again: a stop does not wait for it.
+func TestRetryStreamDeleted(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	b.moved(b.next(), time.Second)
+	m := b.next()
+	r := b.source.retries
+	r.mu.Lock()
+	r.wanted = false // as where it is not to be made
+	r.mu.Unlock()
+	b.must(nil, b.js.DeleteStream(b.ctx, RetryStream))
+	m.Ack()
+	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	defer cancel()
+	b.source.StopPulling(ctx)
+	if n := b.source.Flush(ctx); n != 0 || ctx.Err() != nil {
+		t.Errorf("%d verdicts are not confirmed, %v", n, ctx.Err())
+	}
+	if _, err := b.js.Stream(b.ctx, RetryStream); err == nil {
+		t.Error("there is a retry stream")
+	}
+}
+
 // Of two copies that are due of one message the later one counts.
 func TestLaterCopyCounts(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})

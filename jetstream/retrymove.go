@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // retryJob is a message to be moved to the retry stream, or the verdict over one that was.
@@ -123,12 +125,15 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 	m.source.settle(m, "+ACK")
 }
 
-// end stores that a message of the retry stream is done, then settles it there.
+// end stores that a message of the retry stream is done, then settles it there. With the stream deleted there is nothing to settle.
 func (r *retries) end(ctx context.Context, j *retryJob) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := r.publish(ctx, r.over(j.message))
 		if err == nil {
 			j.message.source.settle(j.message, j.verdict)
+			return
+		}
+		if errors.Is(err, natsjs.ErrNoStreamResponse) && r.deleted(ctx) {
 			return
 		}
 		r.main.conn.complain("retry done "+r.hash, "the retry stream does not take the end of a message, trying on",

@@ -55,6 +55,12 @@ func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
+// deleted reports whether it is certain that there is no retry stream.
+func (r *retries) deleted(ctx context.Context) bool {
+	_, err := r.main.conn.streamInfo(ctx, RetryStream)
+	return errors.Is(err, ErrStreamNotFound)
+}
+
 // look asks now and then for the size of the stream and the server's time.
 func (r *retries) look(ctx context.Context) {
 	if time.Since(r.looked) < infoEvery {
