@@ -29,6 +29,8 @@ const (
 	doneFor = time.Hour
 	// lendFor is how long leases are kept for the retry stream after there was something to lease.
 	lendFor = 30 * time.Second
+	// lendRest is that where nothing is moved any more: the stream may have to do without a lease meanwhile.
+	lendRest = time.Second
 
 	retryWriters = 4
 	retryTick    = 200 * time.Millisecond
@@ -57,8 +59,12 @@ type retries struct {
 	wake    chan struct{}
 	stop    chan struct{} // closed when pulling stops for good
 	serving atomic.Bool   // there is a retry stream, or there is to be one
+	used    bool          // messages of the durable are moved; else only those are served that are there
+	empty   atomic.Bool   // not used, and there are none
 
-	looked time.Time // owned by run
+	// Owned by run.
+	looked time.Time
+	barred bool // the user may not ask what is there
 
 	mu       sync.Mutex
 	wanted   bool // there was something to move
@@ -82,6 +88,7 @@ func newRetries(main *Source) *retries {
 	r := &retries{
 		main: main, hash: hex.EncodeToString(sum.Sum(nil)), log: main.log.With(slog.String("for", "retry stream")),
 		jobs: make(chan *retryJob, 2*main.cfg.Concurrency+2*main.cfg.Prefetch), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		used: main.cfg.RetryStream.Enabled && main.limit() > 1,
 	}
 	share := max((main.cfg.Concurrency+main.cfg.Prefetch)/4, 1)
 	r.source = NewSource(main.conn, ConsumerConfig{
@@ -144,6 +151,9 @@ func (r *retries) exists(ctx context.Context) bool {
 		return false
 	}
 	r.looked = time.Now()
+	if !r.used {
+		return r.remain(ctx)
+	}
 	_, err := r.main.conn.streamInfo(ctx, RetryStream)
 	return err == nil
 }

@@ -2,7 +2,9 @@ package jetstream
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +209,42 @@ func TestRetryStreamDeleted(t *testing.T) {
 	}
 }
 
+// What waits in the retry stream is delivered also after it was turned off, or with one lease in all, which it then has in turn with
+// the stream.
+func TestRetryStreamNotUsedAnyMore(t *testing.T) {
+	for _, leases := range []int{8, 1} {
+		t.Run(strconv.Itoa(leases), func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.runRetrying(b.retryConfig())
+			b.crowd()
+			b.publish(1)
+			m := b.next()
+			b.moved(m, 2*time.Second)
+			b.stop()
+			cfg := b.retryConfig()
+			if cfg.RetryStream.Enabled = leases == 1; leases == 1 {
+				cfg.Concurrency, cfg.Prefetch = 1, 0
+			}
+			b.runRetrying(cfg)
+			again := b.next()
+			if again.Sequence != m.Sequence || again.Delivered != 2 {
+				t.Fatalf("message %d came, delivery %d", again.Sequence, again.Delivered)
+			}
+			b.publish(1)
+			again.Retry(2 * time.Second)
+			came := map[uint64]uint64{}
+			for range 2 {
+				m := b.next()
+				came[m.Sequence] = m.Delivered
+				m.Ack()
+			}
+			if want := map[uint64]uint64{m.Sequence: 3, m.Sequence + 1: 1}; !maps.Equal(came, want) {
+				t.Errorf("came %v, want %v", came, want)
+			}
+		})
+	}
+}
+
 // Of two copies that are due of one message the later one counts.
 func TestLaterCopyCounts(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
@@ -334,8 +372,8 @@ func TestDeliveryThatIsPutOff(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	b.runRetrying(b.retryConfig())
 	b.publish(2)
-	for range 2 {
-		b.next().Nak(10 * time.Millisecond)
+	for _, m := range []*Message{b.next(), b.next()} { // both, before one of them comes again
+		m.Nak(10 * time.Millisecond)
 	}
 	r := b.source.retries
 	blind := func(until time.Time) {

@@ -18,7 +18,7 @@ type retryJob struct {
 
 // takes reports whether a message that is to be tried again is to wait in the retry stream.
 func (r *retries) takes(m *Message, delay time.Duration) bool {
-	if delay < leastMoved || m.source != r.source && !r.main.crowded() || !r.fits(m) || r.main.conn.olderThan(2, 12) {
+	if delay < leastMoved || !r.used && m.source != r.source || m.source != r.source && !r.main.crowded() || !r.fits(m) || r.main.conn.olderThan(2, 12) {
 		return false
 	}
 	if m.source != r.source && r.main.cfg.Manage == ManageNone && !r.source.Status().Bound {
@@ -120,7 +120,9 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 	r.mu.Lock()
 	r.moved++
 	r.trouble = 0
-	r.active = later(r.active, j.due.Add(lendFor))
+	if r.used {
+		r.active = later(r.active, j.due.Add(lendFor))
+	}
 	r.mu.Unlock()
 	m.source.settle(m, "+ACK")
 }

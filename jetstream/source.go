@@ -109,7 +109,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		expires:  pullExpires,
 	}
 	s.touched.init()
-	if cfg.RetryStream.Enabled && s.limit() > 1 {
+	if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
 	}
 	s.status.Store(&Status{Detail: "starting"})
