@@ -46,6 +46,15 @@ func (r *retries) last(ctx context.Context, m *Message) (uint64, error) {
 	return 0, err
 }
 
+// Moved reports whether a message of the stream was moved to the retry stream: what becomes of it is decided there.
+func (s *Source) Moved(ctx context.Context, m *Message) (bool, error) {
+	if s.retries == nil || s.conn.olderThan(2, 12) || s.retries.empty.Load() {
+		return false, nil
+	}
+	last, err := s.retries.last(ctx, m)
+	return last > 0, err
+}
+
 // superseded reports whether a delivery is to be acked without a call, because something was stored about its message later:
 // it was moved, or it is done. If that is not known now, the delivery is put off, still leased. A copy is always looked up: a
 // durable that was made anew or lost state in a crash counts from one again, and a server that was killed can bring a copy twice.
