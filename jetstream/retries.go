@@ -75,6 +75,7 @@ type retries struct {
 	notUntil time.Time     // nothing is moved before then
 	trouble  time.Duration // how long the last failure made it wait; 0 after a success
 	full     bool          // the stream has reached MaxBytes
+	lossy    bool          // the stream drops what waits in it
 	skew     time.Duration // how far the server's clock is ahead
 	active   time.Time     // leases are kept for the retry stream until then
 	deferred []*Message    // redelivered, and it is not known whether they were moved

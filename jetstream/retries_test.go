@@ -209,6 +209,45 @@ func TestRetryStreamDeleted(t *testing.T) {
 	}
 }
 
+// Nothing is moved into a retry stream that drops what waits in it, and what is there is delivered.
+func TestRetryStreamThatDrops(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	m := b.next()
+	b.moved(m, 3*time.Second)
+	stream, err := b.js.Stream(b.ctx, RetryStream)
+	b.must(nil, err)
+	limited := stream.CachedInfo().Config
+	limited.MaxMsgs = 1
+	b.must(b.js.UpdateStream(b.ctx, limited))
+	b.eventually("it is noticed", b.source.retries.isLossy)
+	b.publish(1)
+	b.next().Retry(time.Hour)
+	b.eventually("it waits at the durable", func() bool { return b.source.Flush(b.ctx) == 0 && b.info().NumAckPending == crowd+1 })
+	if again := b.next(); again.Sequence != m.Sequence || again.Delivered != 2 {
+		t.Errorf("message %d came, delivery %d", again.Sequence, again.Delivered)
+	}
+}
+
+// A verdict over a message of the retry stream that could not be stored is told at a stop.
+func TestEndThatIsNotStored(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	b.moved(b.next(), time.Second)
+	m := b.next()
+	b.server.Shutdown()
+	m.Ack()
+	ctx, cancel := context.WithTimeout(b.ctx, 200*time.Millisecond)
+	defer cancel()
+	if n := b.source.Flush(ctx); n != 1 {
+		t.Errorf("%d verdicts are not confirmed, want 1", n)
+	}
+}
+
 // What waits in the retry stream is delivered also after it was turned off, or with one lease in all, which it then has in turn with
 // the stream.
 func TestRetryStreamNotUsedAnyMore(t *testing.T) {

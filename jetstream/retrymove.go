@@ -26,7 +26,7 @@ func (r *retries) takes(m *Message, delay time.Duration) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.stopping && !r.full && time.Now().After(r.notUntil)
+	return !r.stopping && !r.full && !r.lossy && time.Now().After(r.notUntil)
 }
 
 // move moves a message in the background. It reports whether it takes the job.
@@ -83,12 +83,12 @@ func (r *retries) ended() {
 	}
 }
 
-// flush waits until all that is to be stored is, or ctx ends.
-func (r *retries) flush(ctx context.Context) {
+// flush waits until all that is to be stored is, or ctx ends. It returns how many are not: none of them is settled.
+func (r *retries) flush(ctx context.Context) (left int) {
 	r.mu.Lock()
 	if r.busy == 0 {
 		r.mu.Unlock()
-		return
+		return 0
 	}
 	done := make(chan struct{})
 	r.idle = append(r.idle, done)
@@ -97,6 +97,9 @@ func (r *retries) flush(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done():
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy
 }
 
 // store moves a message: it is stored, then acked where it came from. Killed in between, it is delivered there again, and

@@ -251,8 +251,8 @@ func (s *Source) StopPulling(ctx context.Context) {
 // Flush waits until every verdict is confirmed, or ctx ends. It returns how many are not.
 func (s *Source) Flush(ctx context.Context) (unconfirmed int) {
 	if s.retries != nil {
-		s.retries.flush(ctx)
-		defer func() { unconfirmed += s.retries.source.Flush(ctx) }()
+		left := s.retries.flush(ctx)
+		defer func() { unconfirmed += left + s.retries.source.Flush(ctx) }()
 	}
 	s.mu.Lock()
 	if len(s.settling) == 0 {
