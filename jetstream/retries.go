@@ -25,7 +25,7 @@ const (
 	keepsOrder = 10
 	// leastMoved is the shortest delay for which a message is moved: the server's schedules fire a quarter second late at worst.
 	leastMoved = time.Second
-	// doneFor is how long it is kept that a message that was moved is done: longer than its source can deliver it again.
+	// doneFor is how long at least it is kept that a message that was moved is done.
 	doneFor = time.Hour
 	// lendFor is how long leases are kept for the retry stream after there was something to lease.
 	lendFor = 30 * time.Second

@@ -231,6 +231,17 @@ func TestRetryStreamThatDrops(t *testing.T) {
 	}
 }
 
+// That a message is done is kept for longer than the durable waits to deliver it again.
+func TestDoneIsKeptForTheAckWait(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.must(b.js.CreateConsumer(b.ctx, "S", natsjs.ConsumerConfig{Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, AckWait: 3 * time.Hour, MaxAckPending: 10}))
+	b.runRetrying(b.retryConfig())
+	b.publish(1)
+	if ttl := b.source.retries.over(b.next()).Header.Get("Nats-TTL"); ttl != "6h0m0s" {
+		t.Errorf("it is kept for %s", ttl)
+	}
+}
+
 // A verdict over a message of the retry stream that could not be stored is told at a stop.
 func TestEndThatIsNotStored(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})

@@ -182,5 +182,15 @@ func (r *retries) waiting(m *Message, due time.Time) *nats.Msg {
 
 // over is what is stored when a message that was moved is done.
 func (r *retries) over(m *Message) *nats.Msg {
-	return &nats.Msg{Subject: r.subject("done", r.key(m)), Header: nats.Header{"Nats-TTL": []string{doneFor.String()}}}
+	return &nats.Msg{Subject: r.subject("done", r.key(m)), Header: nats.Header{"Nats-TTL": []string{r.doneFor().String()}}}
+}
+
+// doneFor is how long it is kept that a message that was moved is done: longer than its source waits to deliver it again.
+func (r *retries) doneFor() time.Duration {
+	r.main.mu.Lock()
+	defer r.main.mu.Unlock()
+	if r.main.bound == nil {
+		return max(doneFor, 2*r.main.cfg.AckWait)
+	}
+	return max(doneFor, 2*ackWait(r.main.bound.info.Config))
 }
