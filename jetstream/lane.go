@@ -157,7 +157,7 @@ func (s *Source) freeLane() *lane {
 // pull publishes a pull request.
 func (s *Source) pull(l *lane, batch int, budget int64) {
 	expires := s.expires
-	if s.retries != nil && (s.retries.serving.Load() || s.parked+s.naks > 0) {
+	if s.retries != nil && (s.retries.serving.Load() || s.retries.used && s.parked+s.naks > 0) {
 		expires = min(expires, lendingExpires)
 	}
 	if limit := s.bound.info.Config.MaxRequestExpires; limit > 0 {

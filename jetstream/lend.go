@@ -12,7 +12,11 @@ func (r *retries) turn() {
 	held := r.source.outstanding()
 	r.mu.Lock()
 	if st.Bound && st.Pending+st.AckPending > 0 {
-		r.active = later(r.active, now.Add(lendFor))
+		keep := lendFor
+		if !r.used {
+			keep = lendRest
+		}
+		r.active = later(r.active, now.Add(keep))
 	}
 	active := now.Before(r.active) && !r.stopping
 	r.mu.Unlock()
@@ -72,7 +76,7 @@ func (s *Source) lend(leases int, bytes int64) {
 		return
 	}
 	s.lent, s.lentBytes = leases, bytes
-	s.width = min(s.width, s.limit())
+	s.width = min(max(s.width, 1), s.limit())
 	s.refill()
 }
 

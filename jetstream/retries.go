@@ -25,10 +25,12 @@ const (
 	keepsOrder = 10
 	// leastMoved is the shortest delay for which a message is moved: the server's schedules fire a quarter second late at worst.
 	leastMoved = time.Second
-	// doneFor is how long it is kept that a message that was moved is done: longer than its source can deliver it again.
+	// doneFor is how long at least it is kept that a message that was moved is done.
 	doneFor = time.Hour
 	// lendFor is how long leases are kept for the retry stream after there was something to lease.
 	lendFor = 30 * time.Second
+	// lendRest is that where nothing is moved any more: the stream may have to do without a lease meanwhile.
+	lendRest = time.Second
 
 	retryWriters = 4
 	retryTick    = 200 * time.Millisecond
@@ -57,8 +59,12 @@ type retries struct {
 	wake    chan struct{}
 	stop    chan struct{} // closed when pulling stops for good
 	serving atomic.Bool   // there is a retry stream, or there is to be one
+	used    bool          // messages of the durable are moved; else only those are served that are there
+	empty   atomic.Bool   // not used, and there are none
 
-	looked time.Time // owned by run
+	// Owned by run.
+	looked time.Time
+	barred bool // the user may not ask what is there
 
 	mu       sync.Mutex
 	wanted   bool // there was something to move
@@ -69,6 +75,7 @@ type retries struct {
 	notUntil time.Time     // nothing is moved before then
 	trouble  time.Duration // how long the last failure made it wait; 0 after a success
 	full     bool          // the stream has reached MaxBytes
+	lossy    bool          // the stream drops what waits in it
 	skew     time.Duration // how far the server's clock is ahead
 	active   time.Time     // leases are kept for the retry stream until then
 	deferred []*Message    // redelivered, and it is not known whether they were moved
@@ -82,6 +89,7 @@ func newRetries(main *Source) *retries {
 	r := &retries{
 		main: main, hash: hex.EncodeToString(sum.Sum(nil)), log: main.log.With(slog.String("for", "retry stream")),
 		jobs: make(chan *retryJob, 2*main.cfg.Concurrency+2*main.cfg.Prefetch), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		used: main.cfg.RetryStream.Enabled && main.limit() > 1,
 	}
 	share := max((main.cfg.Concurrency+main.cfg.Prefetch)/4, 1)
 	r.source = NewSource(main.conn, ConsumerConfig{
@@ -144,6 +152,9 @@ func (r *retries) exists(ctx context.Context) bool {
 		return false
 	}
 	r.looked = time.Now()
+	if !r.used {
+		return r.remain(ctx)
+	}
 	_, err := r.main.conn.streamInfo(ctx, RetryStream)
 	return err == nil
 }

@@ -46,10 +46,20 @@ func (r *retries) last(ctx context.Context, m *Message) (uint64, error) {
 	return 0, err
 }
 
+// Moved reports whether a message of the stream was moved to the retry stream: what becomes of it is decided there.
+func (s *Source) Moved(ctx context.Context, m *Message) (bool, error) {
+	if s.retries == nil || s.conn.olderThan(2, 12) || s.retries.empty.Load() {
+		return false, nil
+	}
+	last, err := s.retries.last(ctx, m)
+	return last > 0, err
+}
+
 // superseded reports whether a delivery is to be acked without a call, because something was stored about its message later:
-// it was moved, or it is done. If that is not known now, the delivery is put off, still leased.
+// it was moved, or it is done. If that is not known now, the delivery is put off, still leased. A copy is always looked up: a
+// durable that was made anew or lost state in a crash counts from one again, and a server that was killed can bring a copy twice.
 func (r *retries) superseded(ctx context.Context, m *Message) (yes bool) {
-	if r.main.conn.olderThan(2, 12) || m.source == r.main && !r.main.again(m) || m.source == r.source && m.repeats == 1 {
+	if r.main.conn.olderThan(2, 12) || r.empty.Load() || m.source == r.main && !r.main.again(m) {
 		return false
 	}
 	if r.isBlind() {
@@ -73,6 +83,29 @@ func (r *retries) superseded(ctx context.Context, m *Message) (yes bool) {
 		m.source.settle(m, "+ACK")
 	}
 	return true
+}
+
+// remain reports whether messages wait in the retry stream although none are moved there any more: it was turned off since, or
+// more leases were configured then. A user who may not ask has none.
+func (r *retries) remain(ctx context.Context) bool {
+	if r.empty.Load() && r.barred {
+		return false
+	}
+	for _, state := range []string{"at", "due"} {
+		m, err := r.main.conn.stored(ctx, RetryStream, map[string]any{"seq": 1, "next_by_subj": r.subject(state, ">")})
+		switch {
+		case m != nil:
+			r.empty.Store(false)
+			r.log.Warn("messages wait in the retry stream, which is not used any more: they are served until none is left", slog.String("retry_stream", RetryStream))
+			return true
+		case err != nil && !errors.Is(err, ErrStreamNotFound):
+			r.barred = r.main.conn.denied(r.main.conn.prefix + "STREAM.MSG.GET." + RetryStream)
+			r.empty.Store(r.barred)
+			return false
+		}
+	}
+	r.empty.Store(true)
+	return false
 }
 
 func (r *retries) isBlind() bool {

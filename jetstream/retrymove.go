@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // retryJob is a message to be moved to the retry stream, or the verdict over one that was.
@@ -16,7 +18,7 @@ type retryJob struct {
 
 // takes reports whether a message that is to be tried again is to wait in the retry stream.
 func (r *retries) takes(m *Message, delay time.Duration) bool {
-	if delay < leastMoved || m.source != r.source && !r.main.crowded() || !r.fits(m) || r.main.conn.olderThan(2, 12) {
+	if delay < leastMoved || !r.used && m.source != r.source || m.source != r.source && !r.main.crowded() || !r.fits(m) || r.main.conn.olderThan(2, 12) {
 		return false
 	}
 	if m.source != r.source && r.main.cfg.Manage == ManageNone && !r.source.Status().Bound {
@@ -24,7 +26,7 @@ func (r *retries) takes(m *Message, delay time.Duration) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.stopping && !r.full && time.Now().After(r.notUntil)
+	return !r.stopping && !r.full && !r.lossy && time.Now().After(r.notUntil)
 }
 
 // move moves a message in the background. It reports whether it takes the job.
@@ -81,12 +83,12 @@ func (r *retries) ended() {
 	}
 }
 
-// flush waits until all that is to be stored is, or ctx ends.
-func (r *retries) flush(ctx context.Context) {
+// flush waits until all that is to be stored is, or ctx ends. It returns how many are not: none of them is settled.
+func (r *retries) flush(ctx context.Context) (left int) {
 	r.mu.Lock()
 	if r.busy == 0 {
 		r.mu.Unlock()
-		return
+		return 0
 	}
 	done := make(chan struct{})
 	r.idle = append(r.idle, done)
@@ -95,6 +97,9 @@ func (r *retries) flush(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done():
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy
 }
 
 // store moves a message: it is stored, then acked where it came from. Killed in between, it is delivered there again, and
@@ -118,17 +123,22 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 	r.mu.Lock()
 	r.moved++
 	r.trouble = 0
-	r.active = later(r.active, j.due.Add(lendFor))
+	if r.used {
+		r.active = later(r.active, j.due.Add(lendFor))
+	}
 	r.mu.Unlock()
 	m.source.settle(m, "+ACK")
 }
 
-// end stores that a message of the retry stream is done, then settles it there.
+// end stores that a message of the retry stream is done, then settles it there. With the stream deleted there is nothing to settle.
 func (r *retries) end(ctx context.Context, j *retryJob) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := r.publish(ctx, r.over(j.message))
 		if err == nil {
 			j.message.source.settle(j.message, j.verdict)
+			return
+		}
+		if errors.Is(err, natsjs.ErrNoStreamResponse) && r.deleted(ctx) {
 			return
 		}
 		r.main.conn.complain("retry done "+r.hash, "the retry stream does not take the end of a message, trying on",

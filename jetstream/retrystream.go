@@ -24,6 +24,7 @@ func (r *retries) ensure(ctx context.Context) error {
 	if !info.Config.AllowMsgSchedules {
 		return fmt.Errorf("stream %s does not allow message schedules (allow_msg_schedules)", RetryStream)
 	}
+	r.judge(info.Config)
 	return nil
 }
 
@@ -55,6 +56,12 @@ func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
+// deleted reports whether it is certain that there is no retry stream.
+func (r *retries) deleted(ctx context.Context) bool {
+	_, err := r.main.conn.streamInfo(ctx, RetryStream)
+	return errors.Is(err, ErrStreamNotFound)
+}
+
 // look asks now and then for the size of the stream and the server's time.
 func (r *retries) look(ctx context.Context) {
 	if time.Since(r.looked) < infoEvery {
@@ -65,11 +72,24 @@ func (r *retries) look(ctx context.Context) {
 	if err != nil {
 		return // said by the source
 	}
+	r.judge(info.Config)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.full = r.main.cfg.RetryStream.MaxBytes > 0 && info.State.Bytes >= uint64(r.main.cfg.RetryStream.MaxBytes)
 	if !info.TimeStamp.IsZero() {
 		r.skew = time.Until(info.TimeStamp)
+	}
+}
+
+// judge looks whether the stream, edited or made by somebody else, would drop what waits in it: then nothing is moved there.
+func (r *retries) judge(c natsjs.StreamConfig) {
+	lossy := c.MaxBytes > 0 || c.MaxMsgs > 0 || c.MaxMsgsPerSubject > 0 || c.MaxAge > 0 || c.Retention == natsjs.InterestPolicy
+	r.mu.Lock()
+	r.lossy = lossy
+	r.mu.Unlock()
+	if lossy {
+		r.main.conn.complain("retry stream limits", "the retry stream has limits or a retention by which it drops messages that wait: nothing is moved there",
+			slog.String("retry_stream", RetryStream))
 	}
 }
 
@@ -86,10 +106,10 @@ func (r *retries) ready(ctx context.Context) error {
 	defer look.Stop()
 	for {
 		st := r.source.Status()
-		if st.Bound {
+		if st.Bound && !r.isLossy() {
 			return nil
 		}
-		if r.paused() {
+		if st.Bound || r.paused() {
 			return errPaused
 		}
 		select {
@@ -112,6 +132,12 @@ func (r *retries) failed(err error) {
 	r.mu.Unlock()
 	r.main.conn.complain("retry stream "+r.hash, "a message cannot wait in the retry stream, it waits at the durable",
 		slog.String("stream", r.main.cfg.Stream), slog.String("consumer", r.main.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
+}
+
+func (r *retries) isLossy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lossy
 }
 
 // paused reports whether nothing is moved now, after a failure.
@@ -156,5 +182,15 @@ func (r *retries) waiting(m *Message, due time.Time) *nats.Msg {
 
 // over is what is stored when a message that was moved is done.
 func (r *retries) over(m *Message) *nats.Msg {
-	return &nats.Msg{Subject: r.subject("done", r.key(m)), Header: nats.Header{"Nats-TTL": []string{doneFor.String()}}}
+	return &nats.Msg{Subject: r.subject("done", r.key(m)), Header: nats.Header{"Nats-TTL": []string{r.doneFor().String()}}}
+}
+
+// doneFor is how long it is kept that a message that was moved is done: longer than its source waits to deliver it again.
+func (r *retries) doneFor() time.Duration {
+	r.main.mu.Lock()
+	defer r.main.mu.Unlock()
+	if r.main.bound == nil {
+		return max(doneFor, 2*r.main.cfg.AckWait)
+	}
+	return max(doneFor, 2*ackWait(r.main.bound.info.Config))
 }

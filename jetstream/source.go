@@ -111,7 +111,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		expires:  pullExpires,
 	}
 	s.touched.init()
-	if cfg.RetryStream.Enabled && s.limit() > 1 {
+	if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
 	}
 	s.status.Store(&Status{Detail: "starting"})
@@ -253,8 +253,8 @@ func (s *Source) StopPulling(ctx context.Context) {
 // Flush waits until every verdict is confirmed, or ctx ends. It returns how many are not.
 func (s *Source) Flush(ctx context.Context) (unconfirmed int) {
 	if s.retries != nil {
-		s.retries.flush(ctx)
-		defer func() { unconfirmed += s.retries.source.Flush(ctx) }()
+		left := s.retries.flush(ctx)
+		defer func() { unconfirmed += left + s.retries.source.Flush(ctx) }()
 	}
 	s.mu.Lock()
 	if len(s.settling) == 0 {
