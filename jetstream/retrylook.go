@@ -49,7 +49,7 @@ func (r *retries) last(ctx context.Context, m *Message) (uint64, error) {
 // superseded reports whether a delivery is to be acked without a call, because something was stored about its message later:
 // it was moved, or it is done. If that is not known now, the delivery is put off, still leased.
 func (r *retries) superseded(ctx context.Context, m *Message) (yes bool) {
-	if r.main.conn.olderThan(2, 12) || m.source == r.main && !r.main.again(m) || m.source == r.source && m.repeats == 1 {
+	if m.source == r.main && !r.main.again(m) || m.source == r.source && m.repeats == 1 || r.main.conn.olderThan(2, 12) {
 		return false
 	}
 	if r.isBlind() {
