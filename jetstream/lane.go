@@ -69,8 +69,9 @@ func (s *Source) expected() (coming, lost int) {
 	return coming, lost
 }
 
-// refill asks for as many messages as may be leased besides those that are, once fewer than half the prefetch wait or are coming,
-// or as soon as the room is an eighth of all: with a slow network most are coming, and it is asked for more meanwhile.
+// refill asks for as many messages as may be leased besides those that are, as soon as that is an eighth of all: with a slow
+// network most of the leases are on their way, and it is asked for more meanwhile. For fewer it asks if no request waits and
+// half the prefetch is used up: requests for one or two would soon take all lanes, and make room wait for one of them.
 func (s *Source) refill() {
 	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || s.refused != "" {
 		return
@@ -84,7 +85,7 @@ func (s *Source) refill() {
 		free = min(free, 1)
 	}
 	enough := max(s.width/8, min(s.cfg.Prefetch/2, enoughToAsk), 1)
-	if free <= 0 || free < enough && coming+len(s.ready) > s.cfg.Prefetch/2 {
+	if free <= 0 || free < enough && (coming > 0 || len(s.ready) > s.cfg.Prefetch/2) {
 		return
 	}
 	if !s.conn.Connected() || !s.notBefore.IsZero() && time.Now().Before(s.notBefore) {
