@@ -16,6 +16,9 @@ const keepIdle = time.Second
 // it never saw.
 const distrustFor = 30 * time.Second
 
+// lookBack is among how many idle connections the one that was last used by the same caller is looked for.
+const lookBack = 64
+
 // links are the connections to the app over plain HTTP/1.1, at most as many as there can be.
 type links struct {
 	dial func(context.Context) (net.Conn, error)
@@ -62,11 +65,11 @@ func (p *links) get(ctx context.Context) (*link, error) {
 // take takes the idle connection that was last used with the same context, as that is watched already, else the newest.
 func (p *links) take(done <-chan struct{}) *link {
 	last := len(p.idle) - 1
-	i := last
-	for i >= 0 && p.idle[i].watched != done {
+	i, least := last, max(last-lookBack, 0)
+	for i > least && p.idle[i].watched != done {
 		i--
 	}
-	if i < 0 {
+	if p.idle[i].watched != done {
 		i = last
 	}
 	l := p.idle[i]

@@ -250,6 +250,10 @@ func (s *Source) sendOutbox(now time.Time) {
 		if m.released || !m.sentAt.IsZero() {
 			continue
 		}
+		if isNak(m.verdict) && s.expired(m, now) {
+			s.release(m) // as in settle: its turn came late
+			continue
+		}
 		if !s.mayPublish(now) || !s.send(m, now) {
 			s.wake()
 			break
