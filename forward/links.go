@@ -16,6 +16,9 @@ const keepIdle = time.Second
 // it never saw.
 const distrustFor = 30 * time.Second
 
+// lookBack is among how many idle connections the one that was last used by the same caller is looked for.
+const lookBack = 64
+
 // links are the connections to the app over plain HTTP/1.1, at most as many as there can be.
 type links struct {
 	dial func(context.Context) (net.Conn, error)
@@ -30,13 +33,11 @@ type links struct {
 	armed   bool
 }
 
-// get takes the newest idle connection, or makes one, or waits if there are as many as there can be.
+// get takes an idle connection, or makes one, or waits if there are as many as there can be.
 func (p *links) get(ctx context.Context) (*link, error) {
 	p.mu.Lock()
-	if n := len(p.idle); n > 0 {
-		l := p.idle[n-1]
-		p.idle[n-1] = nil
-		p.idle = p.idle[:n-1]
+	if len(p.idle) > 0 {
+		l := p.take(ctx.Done())
 		p.mu.Unlock()
 		return l, nil
 	}
@@ -59,6 +60,23 @@ func (p *links) get(ctx context.Context) (*link, error) {
 		p.leave(turn)
 		return nil, ctx.Err()
 	}
+}
+
+// take takes the idle connection that was last used with the same context, as that is watched already, else the newest.
+func (p *links) take(done <-chan struct{}) *link {
+	last := len(p.idle) - 1
+	i, least := last, max(last-lookBack, 0)
+	for i > least && p.idle[i].watched != done {
+		i--
+	}
+	if p.idle[i].watched != done {
+		i = last
+	}
+	l := p.idle[i]
+	copy(p.idle[i:], p.idle[i+1:])
+	p.idle[last] = nil
+	p.idle = p.idle[:last]
+	return l
 }
 
 // connect makes a connection, for which there is leave.

@@ -126,6 +126,13 @@ func (s *Source) stillLeased(m *Message) error {
 	return nil
 }
 
+// seenBefore reports whether a first delivery may be of a message that was delivered before all the same, by a durable that was
+// made anew since, or that lost state in a crash. Lanes overtake each other: what comes late by the count of the durable is no
+// sign of that by itself.
+func (s *Source) seenBefore(stream, consumer uint64) bool {
+	return stream <= s.before || stream <= s.most && consumer > s.highest
+}
+
 // again reports whether a message was delivered before, to whomever, as far as can be known: a durable that was made anew
 // counts from one again.
 func (s *Source) again(m *Message) bool { return m.Delivered > 1 || m.seenBefore }

@@ -1,6 +1,8 @@
 package jetstream
 
 import (
+	"context"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -60,7 +62,7 @@ type Message struct {
 func (m *Message) Fresh() bool { return m.Delivered == 1 && !m.kept }
 
 // Ack says that the message is done.
-func (m *Message) Ack() { m.done("+ACK") }
+func (m *Message) Ack() { m.done(ack) }
 
 // Nak asks for another delivery after the delay, which must be above 0.
 func (m *Message) Nak(delay time.Duration) {
@@ -97,7 +99,20 @@ func (m *Message) Term(reason string) {
 // HandBack gives the message back for another delivery at once, to any sidecar of the durable.
 func (m *Message) HandBack() { m.source.settle(m, handBack) }
 
-const handBack = "-NAK"
+const (
+	ack      = "+ACK"
+	handBack = "-NAK"
+)
+
+var ackWire = []byte(ack)
+
+// wire is a verdict as it is sent. It must not be changed.
+func wire(verdict string) []byte {
+	if verdict == ack {
+		return ackWire
+	}
+	return []byte(verdict)
+}
 
 // isNak reports whether a verdict asks for another delivery.
 func isNak(verdict string) bool { return strings.HasPrefix(verdict, "-NAK") }
@@ -107,17 +122,17 @@ func fromJetStream(msg *nats.Msg) bool { return strings.HasPrefix(msg.Reply, "$J
 
 // newMessage reads what the server says of a message in its reply subject.
 func newMessage(msg *nats.Msg) (*Message, uint64, error) {
-	meta, err := msg.Metadata()
+	d, err := deliveryOf(msg)
 	if err != nil {
 		return nil, 0, err
 	}
 	m := &Message{
 		Subject: msg.Subject, Header: msg.Header, Body: msg.Data,
-		Sequence: meta.Sequence.Stream, Delivered: meta.NumDelivered, Pending: meta.NumPending, Stored: meta.Timestamp,
-		lease: meta.Sequence.Stream, reply: msg.Reply, size: int64(msg.Size()),
+		Sequence: d.stream, Delivered: d.delivered, Pending: d.pending, Stored: d.stored,
+		lease: d.stream, reply: msg.Reply, size: int64(msg.Size()),
 	}
 	m.HeaderLost = len(m.Header) == 0 && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data)+len("NATS/1.0\r\n\r\n")
-	return m, meta.Sequence.Consumer, nil
+	return m, d.consumer, nil
 }
 
 // begin marks a message as worked on. A lease that is lost, or may be by now, is not begun: the server delivers the
@@ -162,11 +177,11 @@ func (s *Source) settle(m *Message, verdict string) {
 	s.touched.remove(m) // an in-progress after the verdict would undo it
 	s.settling[m] = struct{}{}
 	s.widen()
-	if !s.mayPublish(now) || !s.send(m, now) {
-		s.wake() // sent by the serving loop, as soon as the durable is known to be the same
-		return
+	s.outbox = append(s.outbox, m)
+	select {
+	case s.post <- struct{}{}:
+	default:
 	}
-	s.refill()
 }
 
 // mayPublish reports whether it is known that the durable was not made anew: a waiting pull would have been told, or it
@@ -191,18 +206,18 @@ func (s *Source) mayPublish(now time.Time) bool {
 // send publishes a verdict. It reports whether it was written to the connection.
 func (s *Source) send(m *Message, now time.Time) bool {
 	if s.cfg.AckAsync {
-		if s.conn.nc.Publish(m.reply, []byte(m.verdict)) != nil {
+		if s.conn.nc.Publish(m.reply, wire(m.verdict)) != nil {
 			return false
 		}
 		s.release(m)
 		return true
 	}
-	b := make([]byte, 0, len(s.ackInbox)+42)
-	b = append(b, s.ackInbox...)
+	var room [128]byte
+	b := append(room[:0], s.ackInbox...)
 	b = strconv.AppendUint(b, m.lease, 10)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, m.nonce, 10)
-	if s.conn.nc.PublishRequest(m.reply, string(b), []byte(m.verdict)) != nil {
+	if s.conn.nc.PublishRequest(m.reply, string(b), wire(m.verdict)) != nil {
 		return false
 	}
 	if m.sentAt.IsZero() {
@@ -210,6 +225,43 @@ func (s *Source) send(m *Message, now time.Time) bool {
 	}
 	m.sentAt, m.wasSent = now, true
 	return true
+}
+
+// sendDecided sends verdicts as they are decided, until ctx ends: all that have come when it is its turn, so that under load
+// many go in one piece, and the room they leave is asked for at once. When nothing else is to be done its turn is now.
+func (s *Source) sendDecided(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.post:
+		}
+		runtime.Gosched()
+		s.mu.Lock()
+		s.sendOutbox(time.Now())
+		s.refill()
+		s.mu.Unlock()
+	}
+}
+
+// sendOutbox sends what was decided. What cannot be sent now is left to the serving loop, which sends it as soon as the durable
+// is known to be the same.
+func (s *Source) sendOutbox(now time.Time) {
+	for _, m := range s.outbox {
+		if m.released || !m.sentAt.IsZero() {
+			continue
+		}
+		if isNak(m.verdict) && s.expired(m, now) {
+			s.release(m) // as in settle: its turn came late
+			continue
+		}
+		if !s.mayPublish(now) || !s.send(m, now) {
+			s.wake()
+			break
+		}
+	}
+	clear(s.outbox)
+	s.outbox = s.outbox[:0]
 }
 
 // confirmed handles the server's answer to a verdict.

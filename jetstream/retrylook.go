@@ -59,7 +59,7 @@ func (s *Source) Moved(ctx context.Context, m *Message) (bool, error) {
 // it was moved, or it is done. If that is not known now, the delivery is put off, still leased. A copy is always looked up: a
 // durable that was made anew or lost state in a crash counts from one again, and a server that was killed can bring a copy twice.
 func (r *retries) superseded(ctx context.Context, m *Message) (yes bool) {
-	if r.main.conn.olderThan(2, 12) || r.empty.Load() || m.source == r.main && !r.main.again(m) {
+	if m.source == r.main && !r.main.again(m) || r.empty.Load() || r.main.conn.olderThan(2, 12) {
 		return false
 	}
 	if r.isBlind() {

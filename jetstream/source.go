@@ -35,12 +35,14 @@ type Source struct {
 
 	ready chan *Message // leased, nobody works on them yet
 	kick  chan struct{} // wakes the serving loop
+	post  chan struct{} // wakes who sends the outbox
 
 	mu        sync.Mutex
 	bound     *binding              // nil while there is no durable to serve
 	leases    map[uint64]*Message   // by stream sequence, until the verdict is confirmed
 	touched   touchList             // the leases that are kept alive, least recently touched first
 	settling  map[*Message]struct{} // verdicts that are not confirmed yet
+	outbox    []*Message            // those of them that were just decided
 	bytes     int64                 // of all leases
 	width     int                   // how many leases are allowed now
 	expires   time.Duration         // how long a pull request waits at the server
@@ -67,6 +69,7 @@ type Source struct {
 	parked    int    // messages that waited for a retry at the last look, or were leased by others
 	naks      int    // messages put off since
 	most      uint64 // the highest stream sequence delivered in the life of the stream
+	before    uint64 // the same, when the durable was bound to or may have lost state last
 
 	// A source has one of them at most.
 	retries *retries // where its messages wait for a retry; nil if at the durable
@@ -105,6 +108,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		conn: conn, cfg: cfg, log: log,
 		ready:    make(chan *Message, 2*(cfg.Concurrency+cfg.Prefetch)),
 		kick:     make(chan struct{}, 1),
+		post:     make(chan struct{}, 1),
 		leases:   map[uint64]*Message{},
 		settling: map[*Message]struct{}{},
 		width:    1,
@@ -287,10 +291,11 @@ func (s *Source) Run(ctx context.Context) error {
 			_ = sub.Unsubscribe() // fails only on a connection that is closed
 		}
 	}()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { s.sendDecided(ctx) })
 	if s.retries != nil {
-		var retrying sync.WaitGroup
-		defer retrying.Wait()
-		retrying.Go(func() { s.retries.run(ctx) })
+		beside.Go(func() { s.retries.run(ctx) })
 	}
 	for {
 		b := s.bind(ctx)
@@ -433,6 +438,7 @@ func (s *Source) open(b *binding) {
 	if s.lastSeen != nil && !s.lastSeen.stream.Equal(b.incarnation.stream) {
 		s.most = 0
 	}
+	s.before = s.most
 	s.lastSeen = &lastSeen{stream: b.incarnation.stream, floor: b.info.AckFloor.Stream}
 	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0)), MaxAckPending: max(b.info.Config.MaxAckPending, 0)})
 	s.refill()
@@ -544,8 +550,10 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 	for _, l := range s.lanes {
 		l.floor = 0
 	}
+	s.before = s.most
 	for _, m := range s.held {
 		if !m.released {
+			m.seenBefore = true // as far as can be known
 			s.offer(m)
 		}
 	}
@@ -555,7 +563,7 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 func (s *Source) connectionChanged(connected bool) {
 	s.mu.Lock()
 	if s.bound != nil {
-		s.suspect = true
+		s.suspect, s.before = true, s.most
 		for _, l := range s.lanes {
 			if l.open > 0 && !l.doubted {
 				l.doubted, l.doubtedAt = true, time.Now()

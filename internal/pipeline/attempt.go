@@ -92,7 +92,11 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool
 		defer p.unmark(a)
 	}
 	p.call(w, a)
-	return !p.gate.leave(a.message.Sequence, a.decision, failure(a))
+	why := ""
+	if a.decision.Verdict != policy.Ack {
+		why = failure(a)
+	}
+	return !p.gate.leave(a.message.Sequence, a.decision, why)
 }
 
 // enter waits until a request may be sent; false when the sidecar stops first.

@@ -36,6 +36,9 @@ type entry struct {
 
 // enter waits until a request may be sent. It returns an error when ctx ends; else leave must follow.
 func (g *gate) enter(ctx context.Context, e entry) error {
+	if g.walkIn(e) {
+		return nil
+	}
 	g.comes(e, 1)
 	defer g.comes(e, -1)
 	for {
@@ -66,6 +69,17 @@ func (g *gate) enter(ctx context.Context, e entry) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// walkIn lets a request in where there is nothing to decide: the breaker is closed, and there is room.
+func (g *gate) walkIn(e entry) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, open := g.breaker.Open(); open || e.alone || g.alone > 0 || g.inside >= g.breaker.Allowed(time.Time{}) {
+		return false
+	}
+	g.inside++
+	return true
 }
 
 // tryEnter lets a request in, and returns no channel; or it says how long to wait, and for what.

@@ -16,6 +16,7 @@ const maxLogged = 1 << 10
 // Consumer is told what happens in the pipeline of one consumer: a pipeline.Observer. All is looked up beforehand.
 type Consumer struct {
 	log      slog.Handler
+	lines    *lines // nil: log writes them
 	messages [len(results)]prometheus.Counter
 	requests *codes
 	duration prometheus.Observer
@@ -38,6 +39,7 @@ func (t *Telemetry) Consumer(stream, durable string) *Consumer {
 	stream, durable = label(stream), label(durable)
 	c := &Consumer{
 		log:             log,
+		lines:           linesOf(log),
 		requests:        newCodes(v.requests, stream, durable),
 		duration:        v.duration.WithLabelValues(stream, durable),
 		latency:         v.latency.WithLabelValues(stream, durable),
@@ -82,14 +84,18 @@ func (c *Consumer) Settled(s *pipeline.Settled) {
 	if s.Result == pipeline.ResultRetry || s.Result == pipeline.ResultDLQ {
 		c.activity.fail(s)
 	}
-	if ctx := context.Background(); c.log.Enabled(ctx, level) {
-		c.line(ctx, level, s)
+	ctx := context.Background()
+	if !c.log.Enabled(ctx, level) {
+		return
+	}
+	if now := time.Now(); c.lines == nil || !c.lines.write(now, level, s) {
+		c.line(ctx, now, level, s)
 	}
 }
 
 // line logs one wide line. Both durations share one string, to allocate once; the record is made here, because a Logger
 // would look for the caller each time.
-func (c *Consumer) line(ctx context.Context, level slog.Level, s *pipeline.Settled) {
+func (c *Consumer) line(ctx context.Context, now time.Time, level slog.Level, s *pipeline.Settled) {
 	var room [64]byte
 	b := append(room[:0], s.Delay.String()...)
 	n := len(b)
@@ -109,7 +115,7 @@ func (c *Consumer) line(ctx context.Context, level slog.Level, s *pipeline.Settl
 	if s.Error == "" {
 		fields = attrs[:len(attrs)-1]
 	}
-	r := slog.NewRecord(time.Now(), level, "settled", 0)
+	r := slog.NewRecord(now, level, "settled", 0)
 	r.AddAttrs(fields...)
 	_ = c.log.Handle(ctx, r) // the sink never fails
 }
