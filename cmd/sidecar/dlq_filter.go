@@ -104,6 +104,19 @@ func (d *dlqFlags) check() error {
 	return errors.Join(faults...)
 }
 
+// named finds the DLQ stream that the argument SEQ is a sequence of.
+func (d *dlqFlags) named(se *session) error {
+	all := se.Streams()
+	switch {
+	case d.seq == 0 || d.filter.Stream != "":
+	case len(all) == 1:
+		d.filter.Stream = all[0]
+	default:
+		return fmt.Errorf("flag --stream is needed with SEQ: there are %d DLQ streams: %s", len(all), strings.Join(all, ", "))
+	}
+	return nil
+}
+
 func (d *dlqFlags) reason(v string) error {
 	if slices.Contains(dlq.Reasons(), v) {
 		d.filter.Reason = v

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -208,6 +209,22 @@ func TestReplayIsOnePass(t *testing.T) {
 		if e.Deliveries != 4 || e.Replays != 1 || e.MsgID != fmt.Sprint("id-", e.Sequence) {
 			t.Errorf("%+v", e)
 		}
+	}
+}
+
+// An app that gives no reason says why in its answer. Answers that differ are one cause, shown by the one of the example.
+func TestReplaySaysWhatTheAppAnswered(t *testing.T) {
+	b := newBench(t, 3)
+	s := b.service(nil)
+	b.app.script = func(_ context.Context, m *forward.Message) forward.Result {
+		r := answer(500)
+		r.Response = fmt.Appendf(nil, "order %d\n is \xffclosed %s", m.Sequence, strings.Repeat("x", 300))
+		return r
+	}
+	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
+	b.must(err)
+	if len(r.Failures) != 1 || r.Failures[0].Count != 3 || r.Failures[0].Example != 4 || !strings.HasPrefix(r.Failures[0].Why, "order 1 is closed xx") || len(r.Failures[0].Why) > 200 {
+		t.Errorf("%+v", r)
 	}
 }
 
