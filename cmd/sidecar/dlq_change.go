@@ -139,6 +139,9 @@ func (d *changeFlags) told(se *session, s streams, report *dlq.Report, done stri
 		writeReport(out, terminal.StyleOf(s.out, s.getenv), report, done)
 		werr = out.Flush()
 	}
+	if err == nil && report.Selected == 0 {
+		se.missing(s, d.filter)
+	}
 	if err = errors.Join(err, werr); err != nil {
 		return se.failed(s, err)
 	}

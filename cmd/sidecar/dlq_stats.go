@@ -26,6 +26,9 @@ func dlqStats(c command, args []string, s streams) int {
 	if err != nil {
 		return se.failed(s, err)
 	}
+	if st.Entries == 0 {
+		se.missing(s, d.filter)
+	}
 	if d.json {
 		return written(writeJSON(s.out, st), s)
 	}
