@@ -61,12 +61,15 @@ type bench struct {
 	js  natsjs.JetStream
 	url string
 	app *fakeApp
+
+	server *localnats.Server
 }
 
 func newBench(t *testing.T, entries int) *bench {
 	t.Helper()
 	t.Parallel()
-	b := &bench{t: t, url: localnats.Run(t, localnats.Options{}).URL()}
+	server := localnats.Run(t, localnats.Options{})
+	b := &bench{t: t, url: server.URL(), server: server}
 	nc, err := nats.Connect(b.url)
 	if err != nil {
 		t.Fatal(err)
@@ -305,6 +308,27 @@ func TestNextRunFinishes(t *testing.T) {
 	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
 	if err != nil || !r.Handled() || r.Done != 3 || r.Gone != 1 || b.app.calls[2] != 0 || len(b.left(s)) != 0 {
 		t.Errorf("%v, %+v, %d calls, %v left", err, r, b.app.calls[2], b.left(s))
+	}
+}
+
+// An entry that the app has accepted is removed once NATS is back: it is not left for a second run, which would call the app again.
+func TestReplayOutlastsARestartOfNATS(t *testing.T) {
+	b := newBench(t, 1)
+	s := b.service(nil)
+	restarted := make(chan error, 1)
+	b.app.script = func(context.Context, *forward.Message) forward.Result {
+		b.server.Shutdown()
+		for s.conn.Connected() {
+			time.Sleep(time.Millisecond)
+		}
+		go func() { restarted <- b.server.Restart() }()
+		return answer(200)
+	}
+	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
+	b.must(err)
+	b.must(<-restarted)
+	if !r.Handled() || r.Done != 1 || len(b.left(s)) != 0 {
+		t.Errorf("%+v, %v left", r, b.left(s))
 	}
 }
 
