@@ -21,6 +21,8 @@ const (
 	ClaimLease = 15 * time.Second
 	// claimTries bounds how often one change of the claims is tried against those of others.
 	claimTries = 50
+	// claimPause is about how much longer each of those waits than the one before: all of them take some seconds.
+	claimPause = 5 * time.Millisecond
 )
 
 // Claims keep two runs over one DLQ stream from working on the same entry at the same time. They are one key of the bucket
@@ -212,7 +214,7 @@ func (k *Claims) change(ctx context.Context, f func(*claimTable) error) error {
 
 // changeLocked changes the claims as f says, which may be called again, and says that the run lives. The caller holds k.mu.
 func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) error {
-	for range claimTries {
+	for tries := range claimTries {
 		cached := k.known
 		if !cached {
 			if err := k.read(ctx); err != nil {
@@ -243,8 +245,8 @@ func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) er
 			k.table, k.revision = claimTable{Created: k.created, Runs: others}, revision
 			return nil
 		case isConflict(err):
-			k.known = false // somebody else changed them, or a replica answered that lags behind
-			if err := pause(ctx, rand.N(5*time.Millisecond)); err != nil {
+			k.known = false // somebody else changed them, or a replica answered that lags behind, which may last
+			if err := pause(ctx, rand.N(claimPause*time.Duration(1+tries))); err != nil {
 				return err
 			}
 		default:
