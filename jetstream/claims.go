@@ -21,6 +21,8 @@ const (
 	ClaimLease = 15 * time.Second
 	// claimTries bounds how often one change of the claims is tried against those of others.
 	claimTries = 50
+	// claimPause is about how much longer each of those waits than the one before: all of them take some seconds.
+	claimPause = 5 * time.Millisecond
 )
 
 // Claims keep two runs over one DLQ stream from working on the same entry at the same time. They are one key of the bucket
@@ -29,6 +31,7 @@ const (
 //
 // It is safe for concurrent use by one run, which does not take an entry twice.
 type Claims struct {
+	conn    *Conn
 	kv      natsjs.KeyValue
 	key     string
 	created time.Time // of the DLQ stream: claims on an earlier one of that name do not count
@@ -70,7 +73,7 @@ func (c *Conn) OpenClaims(ctx context.Context, dlqStream, source string, manage 
 	if err != nil {
 		return nil, nil, err
 	}
-	k := &Claims{kv: kv, key: claimsKey(dlqStream), created: state.Created, self: claimRun{ID: id, Owner: owner}}
+	k := &Claims{conn: c, kv: kv, key: claimsKey(dlqStream), created: state.Created, self: claimRun{ID: id, Owner: owner}}
 	// The server's time is known only after something was written.
 	if err := k.change(ctx, func(*claimTable) error { return nil }); err != nil {
 		return nil, nil, err
@@ -211,7 +214,7 @@ func (k *Claims) change(ctx context.Context, f func(*claimTable) error) error {
 
 // changeLocked changes the claims as f says, which may be called again, and says that the run lives. The caller holds k.mu.
 func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) error {
-	for range claimTries {
+	for tries := range claimTries {
 		cached := k.known
 		if !cached {
 			if err := k.read(ctx); err != nil {
@@ -242,8 +245,8 @@ func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) er
 			k.table, k.revision = claimTable{Created: k.created, Runs: others}, revision
 			return nil
 		case isConflict(err):
-			k.known = false // somebody else changed them, or a replica answered that lags behind
-			if err := pause(ctx, rand.N(5*time.Millisecond)); err != nil {
+			k.known = false // somebody else changed them, or a replica answered that lags behind, which may last
+			if err := pause(ctx, rand.N(claimPause*time.Duration(1+tries))); err != nil {
 				return err
 			}
 		default:
@@ -271,7 +274,7 @@ func (k *Claims) write(ctx context.Context, t claimTable) (uint64, error) {
 		return 0, err
 	}
 	var revision uint64
-	err = answered(ctx, func() (err error) {
+	err = k.answered(ctx, func(ctx context.Context) (err error) {
 		if k.revision == 0 {
 			revision, err = k.kv.Create(ctx, k.key, value)
 		} else {
@@ -299,9 +302,18 @@ func isConflict(err error) bool {
 }
 
 // answered repeats a request while nobody is there to answer: a bucket that was just made, or that has no leader for a moment.
-func answered(ctx context.Context, request func() error) error {
+func (k *Claims) answered(ctx context.Context, request func(context.Context) error) error {
+	once := func() error {
+		within, cancel := k.conn.bounded(ctx, apiTimeout)
+		defer cancel()
+		err := request(within)
+		if err != nil && (isAway(err) || errors.Is(context.Cause(within), ErrNotConnected)) {
+			return ErrNotConnected
+		}
+		return err
+	}
 	for tries := 0; ; tries++ {
-		err := request()
+		err := once()
 		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, natsjs.ErrNoStreamResponse) || tries == claimTries {
 			return err
 		}
@@ -326,7 +338,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // read learns the claims. A key that cannot be read as claims, or is about a stream that is gone, is as good as none.
 func (k *Claims) read(ctx context.Context) error {
 	var entry natsjs.KeyValueEntry
-	err := answered(ctx, func() (err error) {
+	err := k.answered(ctx, func(ctx context.Context) (err error) {
 		entry, err = k.kv.Get(ctx, k.key)
 		return err
 	})

@@ -365,7 +365,7 @@ func (c *Conn) api(ctx context.Context, subject string, request []byte, out any)
 	ctx, cancel := c.bounded(ctx, apiTimeout)
 	defer cancel()
 	msg, err := c.nc.RequestWithContext(ctx, c.prefix+subject, request)
-	if err != nil && errors.Is(context.Cause(ctx), ErrNotConnected) {
+	if err != nil && (isAway(err) || errors.Is(context.Cause(ctx), ErrNotConnected)) {
 		return ErrNotConnected
 	}
 	if err != nil {

@@ -56,7 +56,7 @@ func (c *Conn) Republish(ctx context.Context, stream, subject, id string, header
 	defer cancel()
 	ack, err := c.js.PublishMsg(within, msg)
 	switch {
-	case err != nil && errors.Is(context.Cause(within), ErrNotConnected):
+	case err != nil && (isAway(err) || errors.Is(context.Cause(within), ErrNotConnected)):
 		return ErrNotConnected
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("publishing to stream %s: not confirmed within %s", stream, putTimeout)

@@ -284,6 +284,20 @@ func TestDLQFilters(t *testing.T) {
 	}
 }
 
+// A DLQ stream that is not there holds nothing, but whoever asks in the wrong account or domain is told that it is not there.
+func TestDLQThatDoesNotExist(t *testing.T) {
+	w := newWorld(t)
+	for _, args := range []string{"list", "list --json", "stats", "rm --yes", "replay --to stream --yes"} {
+		if s := w.dlq(strings.Fields(args)...); s.code != 0 || !strings.Contains(s.err, "stream ORDERS_DLQ does not exist") {
+			t.Errorf("%s: %+v", args, s)
+		}
+	}
+	w.bury(1)
+	if s := w.dlq("list", "--seq", "9"); s.code != 0 || strings.Contains(s.err, "does not exist") {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Messages in the DLQ stream that are no dead letters, and headers that could be taken for something else, break nothing.
 func TestDLQForeignMessages(t *testing.T) {
 	w := newWorld(t)

@@ -23,6 +23,7 @@ import (
 // letters is what the commands need of dead letters, as by dlq.Service.
 type letters interface {
 	Streams() []string
+	Missing(ctx context.Context, f dlq.Filter) ([]string, error)
 	List(ctx context.Context, f dlq.Filter) iter.Seq2[*dlq.Entry, error]
 	Get(ctx context.Context, stream string, seq uint64) (*dlq.Letter, error)
 	Stats(ctx context.Context, f dlq.Filter) (*dlq.Stats, error)
@@ -203,6 +204,17 @@ func interruptible(s streams, changes bool) (context.Context, func()) {
 		close(done)
 		<-ended
 		cancel()
+	}
+}
+
+// missing says which DLQ streams do not exist where nothing is selected: it may be the wrong account or domain that was asked.
+func (se *session) missing(s streams, f dlq.Filter) {
+	names, err := se.Missing(se.ctx, f)
+	if err != nil {
+		return // what matters was read
+	}
+	for _, name := range names {
+		fmt.Fprintf(s.err, "stream %s does not exist: no sidecar has run here, or this is another account or domain\n", terminal.Clean(name))
 	}
 }
 

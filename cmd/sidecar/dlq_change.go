@@ -97,6 +97,10 @@ func (d *changeFlags) change(c command, s streams, toApp int, verb, where, done 
 		return code
 	}
 	defer se.end()
+	if err := d.named(se); err != nil {
+		fmt.Fprintf(s.err, "%s: %v\nUsage: %s %s\n", se.name, err, se.name, c.args)
+		return exitUsage
+	}
 	if d.dryRun {
 		fmt.Fprintf(s.err, "these would be %s%s:\n", done, where)
 		return se.list(d.filter, d.json, s)
@@ -114,17 +118,31 @@ func (d *changeFlags) change(c command, s streams, toApp int, verb, where, done 
 	bar.end()
 	var unasked *unaskedError
 	switch {
-	case errors.As(err, &unasked), errors.Is(err, errDeclined):
+	case errors.As(err, &unasked):
 		fmt.Fprintf(s.err, "%s: %v\n", se.name, err)
 		return exitUsage
-	case d.json:
-		if werr := writeJSON(s.out, report); werr != nil {
-			return se.failed(s, werr)
-		}
-	default:
-		writeReport(report, done, s)
+	case errors.Is(err, errDeclined):
+		return se.failed(s, err)
 	}
-	if err != nil {
+	return d.told(se, s, report, done, err)
+}
+
+// told writes what came of a change, and returns the exit code.
+func (d *changeFlags) told(se *session, s streams, report *dlq.Report, done string, err error) int {
+	var werr error
+	switch {
+	case d.json:
+		werr = writeJSON(s.out, report)
+	case err != nil && report.Selected == 0: // it did not come to a selection
+	default:
+		out := bufio.NewWriter(s.out)
+		writeReport(out, terminal.StyleOf(s.out, s.getenv), report, done)
+		werr = out.Flush()
+	}
+	if err == nil && report.Selected == 0 {
+		se.missing(s, d.filter)
+	}
+	if err = errors.Join(err, werr); err != nil {
 		return se.failed(s, err)
 	}
 	if !report.Handled() {
@@ -171,9 +189,13 @@ func readLine(r io.Reader) string {
 }
 
 // writeReport says what came of it, and what is still there and why.
-func writeReport(r *dlq.Report, done string, s streams) {
-	if r.Selected == 0 {
-		fmt.Fprintln(s.out, "no entry is selected")
+func writeReport(w io.Writer, style terminal.Style, r *dlq.Report, done string) {
+	switch {
+	case r.Selected == 0 && r.Interrupted:
+		fmt.Fprintln(w, "it was interrupted before anything was done")
+		return
+	case r.Selected == 0:
+		fmt.Fprintln(w, "no entry is selected")
 		return
 	}
 	line := fmt.Sprintf("%d of %s %s", r.Done-r.Gone, entries(r.Selected), done)
@@ -189,12 +211,12 @@ func writeReport(r *dlq.Report, done string, s streams) {
 	if r.Interrupted {
 		line += "; it was interrupted, and a second run continues"
 	}
-	fmt.Fprintln(s.out, line)
+	fmt.Fprintln(w, line)
 	if len(r.Failures) == 0 {
 		return
 	}
-	fmt.Fprintln(s.out, "\nstill in the DLQ:")
-	t := &table{w: s.out, style: terminal.StyleOf(s.out, s.getenv), columns: []column{
+	fmt.Fprintln(w, "\nstill in the DLQ:")
+	t := &table{w: w, style: style, columns: []column{
 		{name: "COUNT", right: true}, {name: "RESULT"}, {name: "CONSUMER", most: 24}, {name: "REASON"}, {name: "STATUS", right: true}, {name: "EXAMPLE"}, {name: "WHY"},
 	}}
 	for _, f := range r.Failures {

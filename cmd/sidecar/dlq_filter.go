@@ -42,8 +42,8 @@ func dlqFlagsOf(c command, filters bool) *dlqFlags {
 	d.StringVar(&d.filter.Subject, "subject", "", "")
 	d.Func("reason", "", d.reason)
 	d.Func("status", "", d.status)
-	d.Func("since", "", func(v string) (err error) { d.filter.Since, err = moment(v, time.Now()); return err })
-	d.Func("until", "", func(v string) (err error) { d.filter.Until, err = moment(v, time.Now()); return err })
+	d.Func("since", "", func(v string) (err error) { d.filter.Since, err = dlq.ParseMoment(v, time.Now()); return err })
+	d.Func("until", "", func(v string) (err error) { d.filter.Until, err = dlq.ParseMoment(v, time.Now()); return err })
 	d.Func("seq", "", d.between)
 	d.Func("limit", "", d.limit)
 	return d
@@ -104,6 +104,19 @@ func (d *dlqFlags) check() error {
 	return errors.Join(faults...)
 }
 
+// named finds the DLQ stream that the argument SEQ is a sequence of.
+func (d *dlqFlags) named(se *session) error {
+	all := se.Streams()
+	switch {
+	case d.seq == 0 || d.filter.Stream != "":
+	case len(all) == 1:
+		d.filter.Stream = all[0]
+	default:
+		return fmt.Errorf("flag --stream is needed with SEQ: there are %d DLQ streams: %s", len(all), strings.Join(all, ", "))
+	}
+	return nil
+}
+
 func (d *dlqFlags) reason(v string) error {
 	if slices.Contains(dlq.Reasons(), v) {
 		d.filter.Reason = v
@@ -116,12 +129,9 @@ func (d *dlqFlags) reason(v string) error {
 }
 
 func (d *dlqFlags) status(v string) error {
-	n, err := strconv.Atoi(v)
-	switch {
-	case v == "none":
-		n = 0
-	case err != nil:
-		return errors.New(`it is neither an HTTP status nor "none", for entries without one`)
+	n, err := dlq.ParseStatus(v)
+	if err != nil {
+		return err
 	}
 	d.filter.Status = &n
 	return nil
@@ -154,20 +164,4 @@ func (d *dlqFlags) limit(v string) error {
 	}
 	d.filter.Limit = n
 	return nil
-}
-
-// moment reads a duration ago, also in days, or a time.
-func moment(v string, now time.Time) (time.Time, error) {
-	if days, ok := strings.CutSuffix(v, "d"); ok {
-		if n, err := strconv.ParseFloat(days, 64); err == nil && n >= 0 && n < 36500 {
-			return now.Add(-time.Duration(n * 24 * float64(time.Hour))), nil
-		}
-	}
-	if ago, err := time.ParseDuration(v); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	if at, err := time.Parse(time.RFC3339Nano, v); err == nil {
-		return at, nil
-	}
-	return time.Time{}, errors.New("it is neither a duration ago, as 90m, 24h or 7d, nor a time, as 2026-01-02T15:04:05Z")
 }

@@ -55,6 +55,9 @@ func (se *session) list(f dlq.Filter, asJSON bool, s streams) int {
 	if n == 0 && !asJSON {
 		fmt.Fprintln(s.err, "no entry is selected")
 	}
+	if n == 0 {
+		se.missing(s, f)
+	}
 	return exitOK
 }
 

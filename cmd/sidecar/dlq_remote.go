@@ -62,6 +62,9 @@ func (r *remote) close() { r.client.CloseIdleConnections() }
 // Streams are the DLQ streams of the sidecar's configuration.
 func (r *remote) Streams() []string { return r.streams }
 
+// Missing says nothing: that a DLQ stream is not there, the sidecar itself shows.
+func (r *remote) Missing(context.Context, dlq.Filter) ([]string, error) { return nil, nil }
+
 type remotePageAnswer struct {
 	Streams []string     `json:"streams"`
 	Entries []*dlq.Entry `json:"entries"`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
@@ -45,15 +46,10 @@ func dlqShow(c command, args []string, s streams) int {
 		return code
 	}
 	defer se.end()
-	stream := d.filter.Stream
-	if stream == "" {
-		all := se.Streams()
-		if len(all) != 1 {
-			return usage(fmt.Sprintf("flag --stream is needed: there are %d DLQ streams: %s", len(all), strings.Join(all, ", ")))
-		}
-		stream = all[0]
+	if err := d.named(se); err != nil {
+		return usage(err.Error())
 	}
-	l, err := se.Get(se.ctx, stream, d.seq)
+	l, err := se.Get(se.ctx, d.filter.Stream, d.seq)
 	if err != nil {
 		return se.failed(s, err)
 	}
@@ -66,8 +62,9 @@ func dlqShow(c command, args []string, s streams) int {
 	case d.json:
 		return written(writeJSON(s.out, l), s)
 	}
-	writeLetter(s.out, style, l)
-	return exitOK
+	out := bufio.NewWriter(s.out)
+	writeLetter(out, style, l)
+	return written(out.Flush(), s)
 }
 
 // writeLetter writes an entry for people.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -24,27 +26,31 @@ func dlqStats(c command, args []string, s streams) int {
 	if err != nil {
 		return se.failed(s, err)
 	}
+	if st.Entries == 0 {
+		se.missing(s, d.filter)
+	}
 	if d.json {
 		return written(writeJSON(s.out, st), s)
 	}
-	writeStats(st, s)
-	return exitOK
+	out := bufio.NewWriter(s.out)
+	writeStats(out, terminal.StyleOf(s.out, s.getenv), st)
+	return written(out.Flush(), s)
 }
 
-func writeStats(st *dlq.Stats, s streams) {
-	fmt.Fprintf(s.out, "%s, %d bytes", entries(st.Entries), st.Bytes)
+func writeStats(w io.Writer, style terminal.Style, st *dlq.Stats) {
+	fmt.Fprintf(w, "%s, %d bytes", entries(st.Entries), st.Bytes)
 	if st.Entries > 0 {
-		fmt.Fprintf(s.out, ", stored from %s to %s", st.Oldest.Format(time.RFC3339), st.Newest.Format(time.RFC3339))
+		fmt.Fprintf(w, ", stored from %s to %s", st.Oldest.Format(time.RFC3339), st.Newest.Format(time.RFC3339))
 	}
-	fmt.Fprintln(s.out)
+	fmt.Fprintln(w)
 	if st.Foreign > 0 {
-		fmt.Fprintf(s.out, "%s there that are no dead letters are not counted\n", count(st.Foreign, "message"))
+		fmt.Fprintf(w, "%s there that are no dead letters are not counted\n", count(st.Foreign, "message"))
 	}
 	if st.Entries == 0 {
 		return
 	}
-	fmt.Fprintln(s.out)
-	t := &table{w: s.out, style: terminal.StyleOf(s.out, s.getenv), columns: []column{
+	fmt.Fprintln(w)
+	t := &table{w: w, style: style, columns: []column{
 		{name: "COUNT", right: true}, {name: "CONSUMER", most: 24}, {name: "SUBJECT", most: 40}, {name: "REASON"}, {name: "STATUS", right: true},
 		{name: "OLDEST"}, {name: "NEWEST"},
 	}}

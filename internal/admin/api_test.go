@@ -426,6 +426,7 @@ func TestFaults(t *testing.T) {
 		{"POST", "/api/dlq/rm", `{"to": "app"}`, 400, `"to"`},
 		{"POST", "/api/dlq/rm", `{"seq": "x"}`, 400, "seq:"},
 		{"POST", "/api/dlq/rm", "null", 400, "JSON object"},
+		{"POST", "/api/dlq/replay", `{"rate": "fast"}`, 400, "rate: it must not be a string"},
 		{"POST", "/api/dlq/rm", `{"subject": "` + strings.Repeat("x", admin.MaxBody) + `"}`, 413, "larger"},
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
@@ -442,6 +443,32 @@ func TestFaults(t *testing.T) {
 	}
 	if n := w.letters.Len(); n != 1 {
 		t.Errorf("%d entries are left", n)
+	}
+}
+
+// A form on any page can send a body that is JSON as text; what says that it is one is refused, whatever else it says.
+func TestForms(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(1)
+	for kind, status := range map[string]int{
+		"text/plain": 415, "text/plain; charset=UTF-8": 415, "multipart/form-data; boundary=x": 415,
+		"application/json": 200, "application/json; charset=utf-8": 200, "application/x-www-form-urlencoded": 200, "": 200,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/api/dlq/rm", strings.NewReader(`{"dry_run": true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind != "" {
+			req.Header.Set("Content-Type", kind)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != status {
+			t.Errorf("%q: %d, want %d", kind, resp.StatusCode, status)
+		}
 	}
 }
 

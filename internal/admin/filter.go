@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -90,10 +91,8 @@ func (s Selection) filter(now time.Time) (dlq.Filter, error) {
 	}
 	var err error
 	if s.Status != "" {
-		n, err := strconv.Atoi(string(s.Status))
-		if err != nil {
-			note("status", fmt.Errorf("%q is not an HTTP status, nor 0 for no answer", s.Status))
-		}
+		n, err := dlq.ParseStatus(string(s.Status))
+		note("status", err)
 		f.Status = &n
 	}
 	f.Since, err = moment(s.Since, now)
@@ -112,19 +111,12 @@ func (s Selection) filter(now time.Time) (dlq.Filter, error) {
 	return f, errors.Join(append(faults, f.Validate())...)
 }
 
-// moment is an RFC 3339 time, or a duration before now.
+// moment is a time of a filter; none if it is left out.
 func moment(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if ago, err := time.ParseDuration(s); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return at, fmt.Errorf("%q is neither a duration such as 90m nor an RFC 3339 time", s)
-	}
-	return at, nil
+	return dlq.ParseMoment(s, now)
 }
 
 // span is one sequence, or a range with both ends, either of which may be left out.
@@ -150,6 +142,10 @@ func span(s string) (first, last uint64, err error) {
 
 // body reads a JSON object into v. An empty body is one that was forgotten, unless it may be left out.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, v any, optional bool) bool {
+	if formLike(r.Header.Get("Content-Type")) {
+		s.refuse(w, http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
+		return false
+	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -171,8 +167,27 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v any, optional bo
 		err = errors.New("there is more than one value")
 	}
 	if err != nil {
-		s.refuse(w, http.StatusBadRequest, "the body must be a JSON object: "+strings.TrimPrefix(err.Error(), "json: "))
+		s.refuse(w, http.StatusBadRequest, "the body must be a JSON object: "+wrongJSON(err))
 		return false
 	}
 	return true
+}
+
+// wrongJSON is what is wrong with a body, in the words of the API.
+func wrongJSON(err error) string {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) && kind.Field != "" {
+		return fmt.Sprintf("%s: it must not be a %s", kind.Field[strings.LastIndexByte(kind.Field, '.')+1:], kind.Value)
+	}
+	if errors.Is(err, io.EOF) {
+		return "it is empty"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// formLike reports whether a body can come of a form, or of a script that is to pass for one: a browser sends those from any page
+// without asking first. A form of the usual type (application/x-www-form-urlencoded) is never JSON, and curl says so by default.
+func formLike(contentType string) bool {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	return kind == "text/plain" || kind == "multipart/form-data"
 }

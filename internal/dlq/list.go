@@ -32,6 +32,19 @@ func (s *Service) List(ctx context.Context, f Filter) iter.Seq2[*Entry, error] {
 	}
 }
 
+// Missing are the DLQ streams that the filter looks at and that do not exist.
+func (s *Service) Missing(ctx context.Context, f Filter) (names []string, err error) {
+	streams, err := s.selected(&f)
+	for _, name := range streams {
+		if _, err := s.conn.StreamState(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
+			names = append(names, name)
+		} else if err != nil {
+			return names, err
+		}
+	}
+	return names, err
+}
+
 // selected are the DLQ streams that the filter looks at.
 func (s *Service) selected(f *Filter) ([]string, error) {
 	if f.Stream != "" && !slices.Contains(s.streams, f.Stream) {

@@ -47,7 +47,9 @@ type Outcome struct {
 	NewSeq uint64 `json:"new_seq,omitempty"` // of the new entry, where it failed again
 	Reason string `json:"reason,omitempty"`  // of the new entry
 	Status int    `json:"status,omitempty"`  // the app's answer
-	Why    string `json:"why,omitempty"`     // why it failed or was kept
+	Why    string `json:"why,omitempty"`     // why it failed or was kept; of an app that gave no reason, the start of its answer
+
+	answer bool // Why is the start of the app's answer
 }
 
 // Result is one word on what became of an entry.

@@ -60,9 +60,13 @@ func (r *run) note(o Outcome) {
 	}
 }
 
-// failure adds to the causes of what is still in the DLQ. The caller holds r.mu.
+// failure adds to the causes of what is still in the DLQ. Answers are not told apart by their bodies, each of which may be another:
+// that of the example is shown. The caller holds r.mu.
 func (r *run) failure(o Outcome) {
 	key := Failure{Result: o.Result, Consumer: o.Entry.Consumer, Reason: o.Reason, Status: o.Status, Why: o.Why}
+	if o.answer {
+		key.Why = ""
+	}
 	f := r.failures[key]
 	if f == nil && len(r.failures) >= maxFailures {
 		key = Failure{Result: o.Result, Why: "other causes"}
@@ -72,6 +76,7 @@ func (r *run) failure(o Outcome) {
 		f = &Failure{}
 		*f = key
 		f.Stream, f.Example = o.Entry.DLQStream, max(o.NewSeq, o.Entry.Seq)
+		f.Why = cmp.Or(key.Why, o.Why)
 		r.failures[key] = f
 	}
 	f.Count++

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,12 +61,15 @@ type bench struct {
 	js  natsjs.JetStream
 	url string
 	app *fakeApp
+
+	server *localnats.Server
 }
 
 func newBench(t *testing.T, entries int) *bench {
 	t.Helper()
 	t.Parallel()
-	b := &bench{t: t, url: localnats.Run(t, localnats.Options{}).URL()}
+	server := localnats.Run(t, localnats.Options{})
+	b := &bench{t: t, url: server.URL(), server: server}
 	nc, err := nats.Connect(b.url)
 	if err != nil {
 		t.Fatal(err)
@@ -211,6 +215,22 @@ func TestReplayIsOnePass(t *testing.T) {
 	}
 }
 
+// An app that gives no reason says why in its answer. Answers that differ are one cause, shown by the one of the example.
+func TestReplaySaysWhatTheAppAnswered(t *testing.T) {
+	b := newBench(t, 3)
+	s := b.service(nil)
+	b.app.script = func(_ context.Context, m *forward.Message) forward.Result {
+		r := answer(500)
+		r.Response = fmt.Appendf(nil, "order %d\n is \xffclosed %s", m.Sequence, strings.Repeat("x", 300))
+		return r
+	}
+	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
+	b.must(err)
+	if len(r.Failures) != 1 || r.Failures[0].Count != 3 || r.Failures[0].Example != 4 || !strings.HasPrefix(r.Failures[0].Why, "order 1 is closed xx") || len(r.Failures[0].Why) > 200 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // While the app is away a replay ends, and what is in work stays.
 func TestReplayWhileTheAppGoes(t *testing.T) {
 	b := newBench(t, 5)
@@ -288,6 +308,27 @@ func TestNextRunFinishes(t *testing.T) {
 	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
 	if err != nil || !r.Handled() || r.Done != 3 || r.Gone != 1 || b.app.calls[2] != 0 || len(b.left(s)) != 0 {
 		t.Errorf("%v, %+v, %d calls, %v left", err, r, b.app.calls[2], b.left(s))
+	}
+}
+
+// An entry that the app has accepted is removed once NATS is back: it is not left for a second run, which would call the app again.
+func TestReplayOutlastsARestartOfNATS(t *testing.T) {
+	b := newBench(t, 1)
+	s := b.service(nil)
+	restarted := make(chan error, 1)
+	b.app.script = func(context.Context, *forward.Message) forward.Result {
+		b.server.Shutdown()
+		for s.conn.Connected() {
+			time.Sleep(time.Millisecond)
+		}
+		go func() { restarted <- b.server.Restart() }()
+		return answer(200)
+	}
+	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
+	b.must(err)
+	b.must(<-restarted)
+	if !r.Handled() || r.Done != 1 || len(b.left(s)) != 0 {
+		t.Errorf("%+v, %v left", r, b.left(s))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,8 @@ const (
 	awayFor = 5 * time.Second
 	// awayLook is between two looks at that.
 	awayLook = 50 * time.Millisecond
+	// maxWhy is how much of an answer stands for a reason that the app did not give, in bytes.
+	maxWhy = 200
 )
 
 // appThere looks whether the app can be connected to.
@@ -93,7 +96,17 @@ func (r *replay) again(ctx context.Context, c *Consumer, m *jetstream.Message, r
 	if err != nil {
 		return left(result.Status, fmt.Errorf("the app failed it again, and the new cause could not be stored: %w", err))
 	}
-	return &Outcome{Result: Failed, NewSeq: seq, Reason: string(reason), Status: result.Status, Why: text}
+	o := &Outcome{Result: Failed, NewSeq: seq, Reason: string(reason), Status: result.Status, Why: text}
+	if text == "" {
+		o.Why, o.answer = startOf(result.Response), true
+	}
+	return o
+}
+
+// startOf is the start of an answer, on one line.
+func startOf(body []byte) string {
+	text := strings.ToValidUTF8(string(body[:min(len(body), maxWhy)]), "")
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // remember tells that the app accepted a message, unless it is of a stream that is gone.
