@@ -305,7 +305,7 @@ func (k *checker) hurry(index int, before, again *call) {
 	}
 	initial, most := k.plan.schedule()
 	delay := min(initial<<min(before.delivered-1, 10), most) / 2
-	if gap := again.begun.Sub(before.ended); gap < delay && !k.disturbed(before.by, before.begun, again.begun) && !k.anyEnded(before.begun.Add(-time.Second), again.begun) {
+	if gap := again.begun.Sub(before.ended); gap < delay && !k.disturbed(before.by, before.begun, again.begun) && !k.anyEnded(before.ended.Add(-100*ms), again.begun) {
 		k.broken("retries wait", fmt.Sprintf("called again %s after a 503, at least %s are due", gap.Round(100*time.Microsecond), delay), index)
 	}
 }
