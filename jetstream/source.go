@@ -60,6 +60,9 @@ type Source struct {
 	rebind    string          // why the binding must be given up; empty: it need not
 	idle      []chan struct{} // closed when nothing is settling
 
+	order *order // nil: messages may overtake each other
+	pin   pin
+
 	lent      int    // leases lent to the retry stream
 	lentBytes int64  // and bytes
 	parked    int    // messages that waited for a retry at the last look, or were leased by others
@@ -107,6 +110,9 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		expires:  pullExpires,
 	}
 	s.touched.init()
+	if cfg.Ordered {
+		s.order = &order{}
+	}
 	if cfg.RetryStream.Enabled && s.limit() > 1 {
 		s.retries = newRetries(s)
 	}
@@ -175,7 +181,7 @@ func (s *Source) TakeReady() *Message {
 	if s.retries != nil {
 		return s.retries.takeReady()
 	}
-	return nil
+	return s.takeHeld()
 }
 
 // Requeue gives a message back to the workers of this process, still leased.
@@ -403,7 +409,7 @@ func tickEvery(ackWait time.Duration) time.Duration {
 // turn is one round of looking after: first whether the durable is still the one bound to, where there is doubt, then
 // everything that is due.
 func (s *Source) turn(ctx context.Context) {
-	if s.inDoubt() {
+	if s.inDoubt(time.Now()) {
 		s.look(ctx)
 	}
 	s.mu.Lock()
@@ -416,6 +422,7 @@ func (s *Source) turn(ctx context.Context) {
 	s.sendWaiting(now)
 	s.keepAlive(now)
 	s.watchLanes(now)
+	s.renewPin(now)
 	s.refill()
 }
 
@@ -426,6 +433,9 @@ func (s *Source) open(b *binding) {
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence = time.Now()
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
+	if s.order != nil {
+		s.order.begin(b.info)
+	}
 	if s.lastSeen != nil && !s.lastSeen.stream.Equal(b.incarnation.stream) {
 		s.most = 0
 	}
@@ -452,10 +462,13 @@ func (s *Source) shut() {
 		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
 	}
 	s.held = nil
+	if s.order != nil {
+		s.order.held = nil
+	}
 	for _, m := range s.leases {
 		s.release(m)
 	}
-	s.width = 1
+	s.width, s.pin = 1, pin{}
 }
 
 func (s *Source) leaving() string {
@@ -472,9 +485,10 @@ func (s *Source) doubt() {
 	s.wake()
 }
 
-func (s *Source) inDoubt() bool {
+func (s *Source) inDoubt(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.suspect = s.suspect || s.gatherDue(now)
 	return s.suspect
 }
 
@@ -510,6 +524,7 @@ func (s *Source) look(ctx context.Context) {
 		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), 0
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)
+		s.gather(info, asked)
 		s.warnParked(info)
 	}
 }

@@ -34,7 +34,7 @@ const exampleFoot = `
 defaults: {}
 
 # Known, and not supported yet: app.signing_secret, and of a consumer: format other than raw,
-# order other than none, batch, dlq.alert_depth and dlq.alert_url.
+# batch, dlq.alert_depth and dlq.alert_url.
 `
 
 // example is the text of config.example.yaml.

@@ -201,6 +201,13 @@ func (g *graves) failed(dl *deadLetter, err error, all bool) time.Duration {
 // putAside lets a dead letter wait without a lease, or with one if there is no more room to remember its cause.
 func (g *graves) putAside(dl *deadLetter, wait time.Duration) {
 	g.mu.Lock()
+	if g.p.order != nil {
+		// The next message of its key waits until it is stored.
+		g.held = append(g.held, dl)
+		g.mu.Unlock()
+		g.p.Source.Survived()
+		return
+	}
 	now := time.Now()
 	if g.remembered+dl.size() > maxRemembered {
 		g.sweep(now)
@@ -292,7 +299,9 @@ func (g *graves) releaseHeld() {
 	g.held = nil
 	g.mu.Unlock()
 	for _, dl := range held {
-		g.add(dl)
+		if dl.message.Leased() { // else it is delivered again
+			g.add(dl)
+		}
 	}
 }
 
