@@ -340,6 +340,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 	case status == "409" && strings.Contains(text, "Leadership Change"):
 		// What was on its way may be lost: the new leader knows.
 		l.doubted, l.doubtedAt, s.suspect = true, time.Now().Add(-secondLook), true
+		s.unsettled()
 		s.wake()
 		return
 	case status == noResponders, status == "409" && strings.Contains(text, "Server Shutdown"):

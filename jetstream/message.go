@@ -32,6 +32,8 @@ type Message struct {
 	// StreamCreated and MaxDeliver are the stream's creation time and the server-side limit of the durable (0: none).
 	StreamCreated time.Time
 	MaxDeliver    int
+	// Tries is how often the message was tried in place; who works on it counts.
+	Tries uint64
 	// HeaderLost says that the message had a header block that could not be parsed.
 	HeaderLost bool
 
@@ -46,6 +48,7 @@ type Message struct {
 	// Guarded by source.mu.
 	started    bool
 	kept       bool // it was tried, and is tried again in place
+	settled    bool // by another client, on a source that keeps order: it is pending no more
 	first      bool // nothing before it is pending, on a source that keeps order
 	released   bool
 	verdict    string    // what was decided; empty: nothing yet
@@ -168,6 +171,9 @@ func (s *Source) decide(m *Message, verdict string, now time.Time) {
 		return
 	}
 	m.verdict, m.resend = verdict, resendAfter
+	if isNak(verdict) {
+		s.scattered()
+	}
 	if isNak(verdict) && verdict != handBack {
 		s.naks++
 	}

@@ -29,6 +29,7 @@ const (
 type order struct {
 	next      uint64 // the number of the next delivery, if there is no gap
 	gathering bool
+	unsure    bool      // it is not known whom the durable is pinned to: after a change of connection or leader
 	since     time.Time // when it began
 	looked    time.Time
 	elsewhere int           // pending and not leased here, at the last look
@@ -36,6 +37,7 @@ type order struct {
 	pause     time.Duration // before the next pull, after one that brought a new message
 	notBefore time.Time     // no pull before then
 	released  func(*Message) *Message
+	unpinned  func()
 
 	// What was handed back to make room, since the floor was there and since that time.
 	returned   map[uint64]bool
@@ -43,9 +45,12 @@ type order struct {
 	returnedAt time.Time
 }
 
-// Released sets who is told when the lease of a message ends, for whatever reason, on a source that keeps order. It returns the
-// message that is to be offered next, if there is one that waited for it. It must not call the source. It is called before Run.
-func (s *Source) Released(f func(*Message) *Message) { s.order.released = f }
+// Tell sets who is told of two things, on a source that keeps order: that the lease of a message ended, for whatever reason, which returns the
+// message that is to be offered next, if there is one that waited for it; and that the durable is another's, so that what waits for another try is to be begun now: Begin hands it back.
+// Neither must call the source. It is called before Run.
+func (s *Source) Tell(released func(*Message) *Message, unpinned func()) {
+	s.order.released, s.order.unpinned = released, unpinned
+}
 
 // arrived is told the number of each delivery.
 func (o *order) arrived(number uint64) (gap bool) {
@@ -56,7 +61,7 @@ func (o *order) arrived(number uint64) (gap bool) {
 
 // begin is told what the server says of the durable when it is bound.
 func (o *order) begin(info *natsjs.ConsumerInfo) {
-	*o = order{released: o.released, next: info.Delivered.Consumer + 1, elsewhere: info.NumAckPending}
+	*o = order{released: o.released, unpinned: o.unpinned, next: info.Delivered.Consumer + 1, elsewhere: info.NumAckPending}
 	if info.NumAckPending > 0 {
 		o.scatter()
 	}
@@ -72,6 +77,15 @@ func (o *order) scatter() {
 // scattered is told that the lease of a message was lost.
 func (s *Source) scattered() {
 	if s.order != nil && s.bound != nil {
+		s.order.scatter()
+	}
+}
+
+// unsettled is told that the connection or the leader changed: nothing is begun until it is known whom the durable is pinned to. A server that was
+// restarted may have pinned it to another client and given that one what is leased here, however long the ack wait.
+func (s *Source) unsettled() {
+	if s.order != nil && s.bound != nil {
+		s.order.unsure = true
 		s.order.scatter()
 	}
 }
@@ -94,12 +108,16 @@ func (s *Source) Begin(m *Message) bool {
 	if m.released {
 		return false
 	}
-	if s.expired(m, time.Now()) {
+	if s.expired(m, time.Now()) || m.settled {
 		s.release(m)
 		s.scattered()
 		return false
 	}
-	if s.order.gathering && !m.started && !m.first {
+	if s.anothers() && !s.order.unsure {
+		s.decide(m, handBack, time.Now())
+		return false
+	}
+	if s.order.unsure || s.order.gathering && !m.started && !m.first {
 		s.order.held = append(s.order.held, m)
 		return false
 	}
@@ -163,11 +181,13 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
 	}
 	now := time.Now()
 	o.looked = now
+	s.settlePin(info)
+	s.dropSettled(info, asked)
 	here, late := 0, false
 	var first *Message
 	for _, m := range s.leases {
 		late = late || m.arrivedAt.After(asked)
-		if m.verdict != "" || m.arrivedAt.After(asked) || m.Sequence <= info.AckFloor.Stream || s.expired(m, now) {
+		if m.verdict != "" || m.arrivedAt.After(asked) || m.settled || s.expired(m, now) {
 			continue
 		}
 		here++
@@ -177,14 +197,44 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
 	}
 	o.elsewhere = max(info.NumAckPending-here, 0)
 	switch {
+	case s.anothers():
+		s.returnHeld()
 	case late:
 		s.lookToGather() // the answer says nothing of what arrived since
+	case info.NumAckPending < here && len(o.held) > 0:
+		s.returnHeld() // some are settled already: those do not come again
 	case o.elsewhere == 0:
 		s.gathered(info)
 	case first != nil && info.AckFloor.Stream+1 >= first.Sequence:
 		s.letGo(first)
 	default:
 		s.makeRoom(info, now)
+	}
+}
+
+// dropSettled drops what the server knows to be settled: after another client had it, and its verdict came late.
+func (s *Source) dropSettled(info *natsjs.ConsumerInfo, asked time.Time) {
+	for _, m := range s.leases {
+		if m.verdict == "" && m.Sequence <= info.AckFloor.Stream && !m.arrivedAt.After(asked) {
+			m.settled = true // what is at the app ends as it does
+		}
+	}
+	held := s.order.held
+	s.order.held = slices.DeleteFunc(slices.Clone(held), func(m *Message) bool { return m.settled })
+	for _, m := range held {
+		if m.settled {
+			s.release(m)
+		}
+	}
+}
+
+// returnHeld hands back all that is held, in the order of the stream.
+func (s *Source) returnHeld() {
+	held := s.order.held
+	s.order.held = nil
+	slices.SortFunc(held, bySequence)
+	for _, m := range held {
+		s.decide(m, handBack, time.Now())
 	}
 }
 

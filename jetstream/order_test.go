@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -211,5 +212,47 @@ func TestPinIsNoHeader(t *testing.T) {
 		t.Errorf("headers %v", m.Header)
 	}
 	m.Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
+// A check says whether a durable that is there keeps the order with several sidecars.
+func TestCheckOfTheOrder(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	warned := func() bool {
+		return slices.ContainsFunc(b.conn.Check(b.ctx, b.ordered(), DeadLetterConfig{}), func(f Finding) bool {
+			return f.Level == Warning && strings.HasPrefix(f.Detail, "it has no pinned-client priority group")
+		})
+	}
+	if warned() {
+		t.Error("a warning about a durable that is to be made")
+	}
+	cfg := b.ordered()
+	cfg.Ordered = false
+	b.must(b.js.CreateConsumer(b.ctx, "S", cfg.wanted()))
+	if !warned() {
+		t.Error("no warning")
+	}
+	b.must(b.js.UpdateConsumer(b.ctx, "S", b.orderedWanted()))
+	if warned() {
+		t.Error("a warning about a durable with a group")
+	}
+}
+
+func (b *bench) orderedWanted() natsjs.ConsumerConfig {
+	cfg := b.ordered()
+	return cfg.wanted()
+}
+
+// A durable with pinned clients is also served without an order, by several lanes once it is known whom it is pinned to.
+func TestPinnedWithoutOrder(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(50)
+	b.must(b.js.CreateConsumer(b.ctx, "S", b.orderedWanted()))
+	cfg := b.config()
+	cfg.AckWait = time.Second
+	b.run(cfg)
+	for range 50 {
+		b.next().Ack()
+	}
 	b.eventually("everything is acked", b.settled)
 }

@@ -67,12 +67,47 @@ func (s *Source) takePin(m *Message) {
 	}
 }
 
-// losePin is told that a pull request was refused because the durable is pinned to another client.
+// losePin is told that the durable is not pinned to this source any more. With an order, what is leased and not at the app just now is handed back,
+// for the one it is pinned to.
 func (s *Source) losePin() {
-	if s.pin.id != "" {
-		s.pin = pin{}
-		s.log.Warn("the durable is not pinned to this sidecar any more")
+	if s.pin.id == "" {
+		return
 	}
+	s.pin = pin{}
+	s.log.Warn("the durable is not pinned to this sidecar any more")
+	if s.order == nil {
+		return
+	}
+	s.order.scatter()
+	s.returnHeld()
+	if s.order.unpinned != nil {
+		s.order.unpinned()
+	}
+}
+
+// anothers reports whether the durable is one of pinned clients, and not pinned to this source.
+func (s *Source) anothers() bool { return s.pin.id == "" && pinned(s.bound.info.Config) != "" }
+
+// settlePin is told, while gathering, what the server says of the durable: whether it is pinned to this source. If so, what was begun before goes on.
+func (s *Source) settlePin(info *natsjs.ConsumerInfo) {
+	o := s.order
+	if s.pin.id != "" && (len(info.PriorityGroups) == 0 || info.PriorityGroups[0].PinnedClientID != s.pin.id) {
+		s.losePin()
+	}
+	if !o.unsure {
+		return
+	}
+	o.unsure = false
+	var held []*Message
+	for _, m := range o.held {
+		if m.started || m.first {
+			m.first = true
+			s.offer(m)
+		} else {
+			held = append(held, m)
+		}
+	}
+	o.held = held
 }
 
 // renewPin keeps the durable pinned to this source while it does not ask for messages, or waits for them: with a request that no message fits.

@@ -562,6 +562,7 @@ func (s *Source) connectionChanged(connected bool) {
 	s.mu.Lock()
 	if s.bound != nil {
 		s.suspect = true
+		s.unsettled()
 		for _, l := range s.lanes {
 			if l.open > 0 && !l.doubted {
 				l.doubted, l.doubtedAt = true, time.Now()

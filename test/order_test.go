@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,7 +231,7 @@ func TestOrderOverKills(t *testing.T) {
 	for _, by := range []string{"subject", "stream"} {
 		t.Run(by, func(t *testing.T) {
 			w := newWorld(t)
-			w.pinnedDurable()
+			w.pinnedDurable(time.Second)
 			w.app.on(someFail)
 			w.publishKeys(4, 30)
 			env := w.orderedEnv(by)
@@ -247,11 +249,98 @@ func TestOrderOverKills(t *testing.T) {
 	}
 }
 
+// Of two sidecars now one is killed, now one is stopped, now the server is restarted: whatever happens, the order stays.
+func TestOrderOverEverything(t *testing.T) {
+	w := newWorld(t)
+	w.pinnedDurable(3 * time.Second) // a server that restarts knows only the second in which a lease was kept alive
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	w.app.on(someFail)
+	w.publishKeys(5, 30)
+	env := w.orderedEnv("subject", "SIDECAR_CONSUMERS_0_CONCURRENCY=3")
+	both := []*process{start(t, env...), start(t, env...)}
+	for range 5 {
+		until := w.app.count() + 5 + r.IntN(20)
+		eventually(t, func() bool { return w.app.count() >= until || w.done() }, func() string { return "calls:\n" + both[0].log.end() + both[1].log.end() })
+		switch i := r.IntN(2); r.IntN(3) {
+		case 0:
+			both[i].kill()
+			both[i] = start(t, env...)
+		case 1:
+			both[i].signal(syscall.SIGTERM)
+			both[i].wait(patience)
+			both[i] = start(t, env...)
+		default:
+			w.must(w.nats.Restart())
+		}
+	}
+	w.balanceAfterKills()
+	w.inOrder(bySubject)
+}
+
+// A server that restarts forgets whom the durable was pinned to, and may give the other sidecar what the first one has.
+func TestOrderOverServerRestarts(t *testing.T) {
+	w := newWorld(t)
+	w.pinnedDurable(3 * time.Second)
+	w.app.on(someFail)
+	w.publishKeys(5, 30)
+	env := w.orderedEnv("subject", "SIDECAR_CONSUMERS_0_CONCURRENCY=3")
+	for range 2 {
+		start(t, env...)
+	}
+	for range 5 {
+		until := w.app.count() + 5 + rand.IntN(20)
+		eventually(t, func() bool { return w.app.count() >= until || w.done() }, text("calls"))
+		w.must(w.nats.Restart())
+	}
+	w.balanceAfterKills()
+	w.inOrder(bySubject)
+}
+
+// A message that kills its process holds up its key until it is a crash loop, and takes no neighbour along.
+func TestOrderBehindAKiller(t *testing.T) {
+	w := newWorld(t)
+	w.pinnedDurable(time.Second)
+	var running atomic.Pointer[process]
+	w.app.on(func(c *call) reply {
+		if c.body == "killer" {
+			running.Load().signal(syscall.SIGKILL)
+			return reply{gate: make(chan struct{})}
+		}
+		return reply{status: 200}
+	})
+	w.publishKeys(2, 3)
+	killer := w.publish("orders.k0", "killer")
+	w.publishKeys(2, 3)
+	env := w.orderedEnv("subject", "SIDECAR_CONSUMERS_0_MAX_DELIVER=2")
+	for deaths := 0; len(w.dead()) == 0; deaths++ {
+		if deaths > 10 {
+			t.Fatalf("%d processes died of one message", deaths)
+		}
+		p := start(t, env...)
+		running.Store(p)
+		eventually(t, func() bool {
+			select {
+			case <-p.ended:
+				return true
+			default:
+				return len(w.dead()) > 0
+			}
+		}, text("the process dies, or the message is dead-lettered"))
+	}
+	w.waitDone()
+	w.inOrder(bySubject)
+	if e := w.deadOf(killer); e.header.Get("Dlq-Reason") != "crash_loop" || len(w.dead()) != 1 {
+		t.Errorf("%d dead letters, headers %v", len(w.dead()), e.header)
+	}
+}
+
 // pinnedDurable makes the durable by hand, so that a take-over is quick.
-func (w *world) pinnedDurable() {
+func (w *world) pinnedDurable(ackWait time.Duration) {
 	w.t.Helper()
 	w.durableOf(func(c *natsjs.ConsumerConfig) {
-		c.AckWait, c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = time.Second, natsjs.PriorityPolicyPinned, []string{"g"}, time.Second
+		c.AckWait, c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = ackWait, natsjs.PriorityPolicyPinned, []string{"g"}, time.Second
 	})
 }
 

@@ -252,7 +252,7 @@ func (g *graves) watch(ctx context.Context) {
 		}
 		lost = err != nil
 		g.releaseHeld()
-		wait := time.NewTimer(jittered(pause))
+		wait := time.NewTimer(g.beforeHeld(jittered(pause)))
 		select {
 		case <-ctx.Done():
 		case <-wait.C:
@@ -262,6 +262,16 @@ func (g *graves) watch(ctx context.Context) {
 		}
 		wait.Stop()
 	}
+}
+
+// beforeHeld is how long to wait so that held dead letters get their turn when the DLQ is to be tried again: keys wait for them.
+func (g *graves) beforeHeld(pause time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.held) == 0 {
+		return pause
+	}
+	return min(pause, max(time.Until(g.next), firstPause))
 }
 
 // pauseLook keeps looks that were asked for apart.

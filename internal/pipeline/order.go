@@ -44,7 +44,7 @@ func newOrder(by string, source *jetstream.Source) *order {
 		source: source, by: key, timers: map[*jetstream.Message]*time.Timer{},
 		turns: newTurns[orderKey](func(m *jetstream.Message) uint64 { return m.Sequence }),
 	}
-	source.Released(o.released)
+	source.Tell(o.released, o.hurry)
 	return o
 }
 
@@ -119,7 +119,7 @@ func (o *order) later(m *jetstream.Message, delay time.Duration) bool {
 	if o.stopped {
 		return false
 	}
-	o.turns.again(o.by(m), m)
+	m.Tries++
 	o.timers[m] = time.AfterFunc(delay, func() { o.due(m) })
 	return true
 }
@@ -138,11 +138,13 @@ func (o *order) due(m *jetstream.Message) {
 	}
 }
 
-// tries is how often a message was tried here since it was delivered.
-func (o *order) tries(m *jetstream.Message) uint64 {
+// hurry lets all that waits for another try go at once: it is to be handed back.
+func (o *order) hurry() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.turns.tries(o.by(m), m)
+	for _, timer := range o.timers {
+		timer.Reset(0)
+	}
 }
 
 // stop ends the waiting, for a turn or for another try, and returns what waited.

@@ -289,10 +289,7 @@ func (p *Pipeline) handle(ctx context.Context, w *worker, m *jetstream.Message) 
 		p.graves.add(dl) // decided before: only storing it failed
 		return
 	}
-	a := attempt{message: m, scope: p.scopeOf(m), number: m.Delivered}
-	if p.order != nil {
-		a.number += p.order.tries(m)
-	}
+	a := attempt{message: m, scope: p.scopeOf(m), number: m.Delivered + m.Tries}
 	if !p.begin(&a) {
 		return
 	}

@@ -14,9 +14,8 @@ type turns[K comparable, M comparable] struct {
 
 // line is what there is of one key.
 type line[M any] struct {
-	turn   M      // whose turn it is
-	tries  uint64 // how often it was tried here and is to be tried again
-	behind []M    // the others, by sequence
+	turn   M   // whose turn it is
+	behind []M // the others, by sequence
 }
 
 func newTurns[K comparable, M comparable](sequence func(M) uint64) *turns[K, M] {
@@ -57,21 +56,6 @@ func (t *turns[K, M]) leave(k K, m M) (next M, ok bool) {
 	l.behind[0] = *new(M) // not kept alive by the rest
 	*l = line[M]{turn: next, behind: l.behind[1:]}
 	return next, true
-}
-
-// again counts a try of the message that has its turn.
-func (t *turns[K, M]) again(k K, m M) {
-	if l := t.lines[k]; l != nil && l.turn == m {
-		l.tries++
-	}
-}
-
-// tries is how often the message that has its turn was tried.
-func (t *turns[K, M]) tries(k K, m M) uint64 {
-	if l := t.lines[k]; l != nil && l.turn == m {
-		return l.tries
-	}
-	return 0
 }
 
 // drain removes and returns all messages that wait for their turn.
