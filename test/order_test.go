@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -272,7 +273,7 @@ func TestOrderOverEverything(t *testing.T) {
 			both[i].wait(patience)
 			both[i] = start(t, env...)
 		default:
-			w.must(w.nats.Restart())
+			w.try("restart", func(context.Context) error { return w.nats.Restart() })
 		}
 	}
 	w.balanceAfterKills()
@@ -292,7 +293,7 @@ func TestOrderOverServerRestarts(t *testing.T) {
 	for range 5 {
 		until := w.app.count() + 5 + rand.IntN(20)
 		eventually(t, func() bool { return w.app.count() >= until || w.done() }, text("calls"))
-		w.must(w.nats.Restart())
+		w.try("restart", func(context.Context) error { return w.nats.Restart() })
 	}
 	w.balanceAfterKills()
 	w.inOrder(bySubject)
