@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -18,56 +17,32 @@ const (
 // read reads the whole answer, and closes it.
 func (x *exchange) read(resp *http.Response) error {
 	defer resp.Body.Close()
-	start, err := drain(resp.Body, resp.ContentLength) // none after a 101: its length is 0
-	if err != nil {
-		return err
+	var start []byte
+	if resp.ContentLength != 0 && resp.StatusCode != http.StatusSwitchingProtocols {
+		var err error
+		if start, _, err = drain(resp.Body); err != nil {
+			return err
+		}
 	}
-	x.result.Outcome = x.client.outcome(resp, start)
+	x.result.Outcome = x.client.outcome(replyOf(resp), start)
 	return nil
 }
 
-// drain reads a body to its end, so that the connection can be used again, and returns its start. A body larger than
-// readBytes is not read to its end: its connection ends with it.
-func drain(body io.Reader, length int64) ([]byte, error) {
-	if length == 0 || body == http.NoBody {
-		return nil, nil
-	}
-	pooled := buffers.Get().(*[]byte)
-	defer buffers.Put(pooled)
-	buf := *pooled
-
-	var start []byte
-	for total := 0; total < readBytes; {
-		n, err := body.Read(buf)
-		if room := keptBytes - len(start); room > 0 && n > 0 {
-			start = append(start, buf[:min(n, room)]...)
-		}
-		total += n
-		if err == io.EOF {
-			return start, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return start, nil
-}
-
 // outcome is what an answer says.
-func (c *Client) outcome(resp *http.Response, start []byte) policy.Outcome {
-	o := policy.Outcome{Kind: policy.Answered, Status: resp.StatusCode, Response: start}
-	if value := resp.Header.Get("Sidecar-Action"); value != "" {
-		action, ok := policy.ParseAction(value)
+func (c *Client) outcome(r reply, start []byte) policy.Outcome {
+	o := policy.Outcome{Kind: policy.Answered, Status: r.status, Response: start}
+	if r.action != "" {
+		action, ok := policy.ParseAction(r.action)
 		if !ok {
-			c.warnAction(value)
+			c.warnAction(r.action)
 		}
 		o.Action = action
 	}
-	if reason := resp.Header.Get("Sidecar-Reason"); reason != "" {
-		o.Reason = strings.Clone(reason[:min(len(reason), keptBytes)])
+	if r.reason != "" {
+		o.Reason = strings.Clone(r.reason[:min(len(r.reason), keptBytes)])
 	}
-	if value := resp.Header.Get("Retry-After"); value != "" {
-		o.RetryAfter = policy.ParseRetryAfter(value, time.Now())
+	if r.later != "" {
+		o.RetryAfter = policy.ParseRetryAfter(r.later, time.Now())
 	}
 	return o
 }

@@ -75,7 +75,7 @@ func (c Config) resolve() (Config, []error) {
 // validHost reports whether a value can be a Host header. net/http would send an empty one instead.
 func validHost(value string) bool {
 	for i := range len(value) {
-		if c := value[i]; !isToken(c) && strings.IndexByte("(),;=:[]", c) < 0 || strings.IndexByte("#^`|", c) >= 0 {
+		if c := value[i]; !token[c] && strings.IndexByte("(),;=:[]", c) < 0 || strings.IndexByte("#^`|", c) >= 0 {
 			return false
 		}
 	}
@@ -143,20 +143,21 @@ func hostPort(u *url.URL) string {
 
 // fix works out the headers sent with every request.
 func (c *Client) fix(cfg Config, user *url.Userinfo, agent string) {
+	c.agent = "jetsidecar"
+	if agent != "" && validValue(agent) {
+		c.agent = agent
+	}
 	c.owned = map[string]bool{}
 	set := func(canonical, value string) {
-		c.owned[canonical] = true
 		key := canonical
 		if key == "X-Idempotency-Key" {
 			key = headerXIdempotencyKey
 		}
-		c.fixed = append(c.fixed, fixedHeader{key, []string{value}})
+		c.fixed = slices.DeleteFunc(c.fixed, func(f fixedHeader) bool { return f.name == key })
+		c.fixed = append(c.fixed, fixedHeader{key, value})
+		c.owned[canonical] = true
 	}
-	c.fixed = append(c.fixed, fixedHeader{"Accept-Encoding", []string{"identity"}})
-	c.agent = []string{agent}
-	if agent == "" {
-		c.agent = []string{"jetsidecar"}
-	}
+	set("Accept-Encoding", "identity")
 	if user != nil {
 		password, _ := user.Password()
 		set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
@@ -171,4 +172,9 @@ func (c *Client) fix(cfg Config, user *url.Userinfo, agent string) {
 	if cfg.BearerToken != "" {
 		set("Authorization", "Bearer "+cfg.BearerToken)
 	}
+	var b headerBuilder
+	for _, f := range c.fixed {
+		b.line(f.name, f.value)
+	}
+	c.lines = b.buf
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,6 +321,9 @@ func (c closing) Close() error {
 	defer c.closed()
 	return c.Conn.Close()
 }
+
+// SyscallConn makes it a socket still.
+func (c closing) SyscallConn() (syscall.RawConn, error) { return c.Conn.(syscall.Conn).SyscallConn() }
 
 // An answer's body is read, whatever its status, so that the connection is used again.
 func TestConnectionIsKept(t *testing.T) {

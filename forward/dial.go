@@ -23,13 +23,19 @@ type dialer struct {
 	dial             func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-func (d *dialer) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
+// connect makes a connection.
+func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	if d.network != "" {
 		network, address = d.network, d.address
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	nc, err := d.dial(ctx, network, address)
+	return d.dial(ctx, network, address)
+}
+
+// dialContext makes a connection that counts, for net/http.
+func (d *dialer) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	nc, err := d.connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,12 @@
 package forward
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"net/http"
-	"net/http/httptrace"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
 
 	"github.com/jetsidecar/jetsidecar/policy"
 )
@@ -18,24 +17,29 @@ type exchange struct {
 	context.Context // the caller's
 
 	client  *Client
-	header  http.Header
 	body    []byte
 	sending func(bool) // Message.Sending
+	envelope
 
-	// Of the current try. The hooks and the transport run in the goroutine of Forward.
-	wanted  bool        // net/http took the request as valid and asked for a connection
-	had     bool        // it got one
-	conn    *conn       // which one; nil over HTTP/2, where it is shared
-	before  int64       // what was written to it before
-	since   time.Time   // when it was had
-	begun   atomic.Bool // HTTP/2: sending began
-	clock   *time.Timer
-	stopTry context.CancelCauseFunc
+	// Of the current try.
+	wanted  bool      // the request is valid, and a connection was asked for
+	had     bool      // there was one
+	since   time.Time // when it was had
 	expired atomic.Bool
+	std     standard // of a try by net/http
 
 	// The end.
 	again  bool // no connection, or nothing sent: try again
 	result Result
+}
+
+// envelope is what go-retryablehttp is given and gives back. It is used again and again where nobody else can still hold it.
+type envelope struct {
+	request *http.Request // without header and body: each try has its own
+	retried retryablehttp.Request
+	head    []byte        // of the request, with the start of its body, as the lean transport writes it
+	header  http.Header   // of the request, for net/http
+	taken   http.Response // stands for an answer that was read
 }
 
 type exchangeKey struct{}
@@ -49,6 +53,9 @@ func (x *exchange) Value(key any) any {
 }
 
 func exchangeOf(ctx context.Context) *exchange {
+	if x, ok := ctx.(*exchange); ok {
+		return x
+	}
 	x, _ := ctx.Value(exchangeKey{}).(*exchange)
 	return x
 }
@@ -65,114 +72,22 @@ func (tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 func (x *exchange) try(req *http.Request) (*http.Response, error) {
 	x.again, x.result.Sent, x.result.Duration = false, false, 0
 	x.expired.Store(false)
+	x.wanted, x.had = false, false
 	if err := x.client.app.wait(x.Context); err != nil {
 		x.handBack()
 		return nil, err
 	}
-
-	ctx, stop := context.WithCancelCause(x)
-	defer stop(nil)
-	x.stopTry = stop
-	x.wanted, x.had, x.conn = false, false, nil
-	trace := &httptrace.ClientTrace{GetConn: x.getConn, GotConn: x.gotConn}
-	if x.client.h2 {
-		trace.WroteHeaderField = x.began
+	var err error
+	if x.client.links != nil {
+		err = x.tryLean(req)
+	} else {
+		err = x.tryStandard(req)
 	}
-	ctx = httptrace.WithClientTrace(ctx, trace)
-
-	req = req.WithContext(ctx)
-	req.Header = x.header
-	x.rewind(req)
-	resp, err := x.client.transport.RoundTrip(req)
-	if err == nil {
-		err = x.read(resp)
-	}
-	x.stopClock()
-	x.measure()
 	if err != nil {
 		x.fail(err)
 		return nil, err
 	}
-	resp.Body = http.NoBody
-	return resp, nil
-}
-
-// rewind gives the try a body of its own, as the transport of an earlier try may still be reading that one's.
-func (x *exchange) rewind(req *http.Request) {
-	if len(x.body) == 0 && !replayable(req.Method) {
-		req.Body = http.NoBody
-		return
-	}
-	req.ContentLength = int64(len(x.body))
-	req.Body = io.NopCloser(bytes.NewReader(x.body))
-	if replayable(req.Method) {
-		return // without GetBody, and with a body, net/http never re-sends
-	}
-	// Lets net/http re-send on a new connection when an idle one turns out closed before anything was written to it.
-	req.GetBody = func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(x.body)), nil
-	}
-}
-
-// replayable reports whether net/http would re-send a request by its method alone (Request.isReplayable).
-func replayable(method string) bool {
-	switch method {
-	case "GET", "HEAD", "OPTIONS", "TRACE":
-		return true
-	}
-	return false
-}
-
-// getConn is called when net/http wants a connection, again if it re-sends a request of which nothing was sent. Waiting for
-// one does not count against the app's time.
-func (x *exchange) getConn(string) {
-	x.stopClock()
-	if x.had {
-		x.tell(false)
-	}
-	x.wanted, x.had, x.conn = true, false, nil
-	x.begun.Store(false)
-}
-
-// gotConn is called when it has one: the app's time starts.
-func (x *exchange) gotConn(info httptrace.GotConnInfo) {
-	x.had = true
-	x.since = time.Now()
-	if !info.Reused {
-		x.client.app.connected()
-	}
-	if c, ok := info.Conn.(*conn); ok && !x.client.h2 {
-		x.conn, x.before = c, c.written.Load()
-	}
-	x.tell(true)
-	stop := x.stopTry
-	x.clock = time.AfterFunc(x.client.timeout, func() {
-		x.expired.Store(true)
-		stop(context.DeadlineExceeded)
-	})
-}
-
-// began is called, from a goroutine of net/http, for each header field of a request over HTTP/2 as it is about to be sent. Until
-// then the request may be waiting for the app to take one more on the connection.
-func (x *exchange) began(string, []string) { x.begun.Store(true) }
-
-func (x *exchange) stopClock() {
-	if x.clock != nil {
-		x.clock.Stop()
-	}
-}
-
-// measure notes how long the app took and whether it may have seen the request.
-func (x *exchange) measure() {
-	if !x.had {
-		return
-	}
-	x.result.Duration = time.Since(x.since)
-	if x.conn != nil {
-		x.result.Sent = x.conn.written.Load() > x.before
-	} else {
-		x.result.Sent = x.begun.Load() || !x.client.h2
-	}
+	return &x.taken, nil
 }
 
 // fail says what a try without an answer came to.
@@ -212,4 +127,33 @@ func (x *exchange) tell(sending bool) {
 	if x.sending != nil {
 		x.sending(sending)
 	}
+}
+
+// begin prepares the exchange for a message.
+func (c *Client) begin(ctx context.Context, t *Target, m *Message) *exchange {
+	x, _ := c.exchanges.Get().(*exchange)
+	if x == nil {
+		x = &exchange{client: c}
+		x.taken = http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
+		x.request = c.request(t, http.Header{}).WithContext(x)
+	}
+	x.Context, x.body, x.sending, x.result = ctx, m.Body, m.Sending, Result{}
+	if c.links != nil {
+		x.head, x.result.HeadersDropped = c.write(x.head[:0], t, m)
+	} else {
+		x.header, x.result.HeadersDropped = c.header(m)
+	}
+	// http.Client would copy a header, for redirects that are not followed.
+	x.request.Method, x.request.URL = t.method, t.url
+	x.retried.Request = x.request
+	return x
+}
+
+// finish keeps the exchange for another message, unless net/http may still hold it.
+func (c *Client) finish(x *exchange) {
+	if c.links == nil || cap(x.head) > 4*inlineBytes {
+		return
+	}
+	x.Context, x.body, x.sending, x.result = nil, nil, nil, Result{}
+	c.exchanges.Put(x)
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,18 +41,21 @@ type Client struct {
 	base    *url.URL
 	host    string // the Host header
 	timeout time.Duration
-	late    string   // the error of an attempt that took longer
-	agent   []string // User-Agent, unless the message brings one
+	late    string // the error of an attempt that took longer
+	agent   string // User-Agent, unless the message brings one
 	fixed   []fixedHeader
+	lines   []byte          // fixed, as HTTP/1.1 writes it
 	owned   map[string]bool // names that a message must not set because they are in fixed
 	ready   ReadyConfig
 	h2      bool
 
 	dialer    *dialer
-	transport *http.Transport // for messages
+	links     *links          // for messages, over plain HTTP/1.1
+	transport *http.Transport // for messages otherwise
 	probing   *http.Transport // for probes: never waits for a message's connection
 	retry     *retryablehttp.Client
 	app       *app
+	exchanges sync.Pool // of *exchange
 	log       *slog.Logger
 
 	born   time.Time
@@ -102,6 +106,7 @@ func New(c Config, o Options) (*Client, error) {
 		b := &bounded{dialer: client.dialer, slots: make(chan struct{}, o.Connections), closeIdle: client.transport.CloseIdleConnections}
 		client.transport.DialContext = b.dialContext
 	}
+	client.links = client.newLinks(o.Connections)
 	client.probing = client.newTransport(1)
 	client.probing.DisableKeepAlives = true
 	client.retry = newRetry()
@@ -123,7 +128,7 @@ func (c *Client) newTransport(connections int) *http.Transport {
 		MaxIdleConns:           connections,
 		MaxIdleConnsPerHost:    connections,
 		MaxConnsPerHost:        connections,
-		IdleConnTimeout:        time.Second, // before gunicorn closes them (2 s), and Node and uvicorn (5 s)
+		IdleConnTimeout:        keepIdle,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: headerBytes,
 	}
@@ -161,15 +166,9 @@ func reconnectDelay(least, most time.Duration, tries int, random float64) time.D
 // Forward sends a message and reports what came of it. While no connection can be made it waits and tries again; that ends
 // with a connection or with ctx. What ctx cuts off is handed back, never failed.
 func (c *Client) Forward(ctx context.Context, t *Target, m *Message) Result {
-	header, dropped := c.header(m)
-	x := &exchange{Context: ctx, client: c, header: header, body: m.Body, sending: m.Sending}
-	x.result.HeadersDropped = dropped
-
-	// The header is set by each try too: http.Client would copy it, for redirects that are not followed.
-	req := c.request(t, http.Header{})
-	// The body is set by each try for itself.
+	x := c.begin(ctx, t, m)
 	// A redirect whose target makes no sense is an error here, and an answer all the same.
-	_, err := c.retry.Do(&retryablehttp.Request{Request: req.WithContext(x)})
+	_, err := c.retry.Do(&x.retried)
 	switch {
 	case x.result.Kind != 0:
 	case ctx.Err() != nil:
@@ -180,7 +179,9 @@ func (c *Client) Forward(ctx context.Context, t *Target, m *Message) Result {
 	if x.result.Kind == policy.Answered {
 		c.app.exchanged.Store(true)
 	}
-	return x.result
+	result := x.result
+	c.finish(x)
+	return result
 }
 
 // Up reports whether the app was there when last looked at. Before the first look it is down.
@@ -191,6 +192,9 @@ func (c *Client) LastError() error { return c.app.lastError() }
 
 // Close closes the idle connections. It is called after the last Forward returned.
 func (c *Client) Close() {
+	if c.links != nil {
+		c.links.closeIdle()
+	}
 	c.transport.CloseIdleConnections()
 	c.probing.CloseIdleConnections()
 }

@@ -31,35 +31,55 @@ const (
 const defaultContentType = "application/octet-stream"
 
 // fixedHeader is a header sent with every request.
-type fixedHeader struct {
-	name   string // as kept in the header map
-	values []string
-}
+type fixedHeader struct{ name, value string }
 
-// header maps a message to request headers. It returns how many header lines it left out because HTTP cannot carry them.
-func (c *Client) header(m *Message) (http.Header, int) {
-	b := headerBuilder{
-		h:      make(http.Header, 12+len(m.Header)+len(c.fixed)),
-		values: make([]string, 0, 12+countValues(m.Header)),
-	}
+// fields appends the header lines of a message as HTTP/1.1 writes them, those that frame the request apart. It returns how
+// many lines it left out because HTTP cannot carry them. This is the one place that knows what a message may set.
+func (c *Client) fields(dst []byte, m *Message) ([]byte, int) {
+	b := headerBuilder{buf: dst}
 	b.pass(m.Header, c.owned)
 	b.describe(m)
-	if _, ok := b.h["Content-Type"]; !ok {
-		b.set("Content-Type", defaultContentType)
+	if !b.typed && !c.owned["Content-Type"] {
+		b.line("Content-Type", defaultContentType)
 	}
-	if _, ok := b.h["User-Agent"]; !ok {
-		b.h["User-Agent"] = c.agent
+	if !b.agent && !c.owned["User-Agent"] {
+		b.line("User-Agent", c.agent)
 	}
-	for _, f := range c.fixed {
-		b.h[f.name] = f.values
+	return append(b.buf, c.lines...), b.dropped
+}
+
+// header is the same as a header map, for net/http.
+func (c *Client) header(m *Message) (http.Header, int) {
+	pooled := buffers.Get().(*[]byte)
+	buf, dropped := c.fields((*pooled)[:0], m)
+	text := string(buf)
+	buffers.Put(pooled)
+	lines := strings.Count(text, "\n")
+	h := make(http.Header, lines)
+	values := make([]string, lines)
+	for i := range lines {
+		colon := strings.IndexByte(text, ':')
+		end := colon + strings.IndexByte(text[colon:], '\r')
+		name, value := text[:colon], text[colon+2:end]
+		text = text[end+2:]
+		if earlier := h[name]; earlier != nil {
+			h[name] = append(earlier, value)
+			continue
+		}
+		values[i] = value
+		h[name] = values[i : i+1 : i+1]
 	}
-	return b.h, b.dropped
+	if agents := h["User-Agent"]; len(agents) > 1 { // net/http would send the first alone
+		h["user-agent"] = agents
+		h["User-Agent"] = []string{""} // which it does not send
+	}
+	return h, dropped
 }
 
 type headerBuilder struct {
-	h       http.Header
-	values  []string // backs the values of h
-	dropped int
+	buf          []byte
+	typed, agent bool // the message brings a Content-Type, a User-Agent
+	dropped      int
 }
 
 // pass takes over the message's own headers, less those that are not the message's to set: owned, and the fixed deny list.
@@ -68,8 +88,8 @@ func (b *headerBuilder) pass(header map[string][]string, owned map[string]bool) 
 		return
 	}
 	// Sorted, so that the values of a name that occurs in several spellings are in the same order every time.
-	var buf [16]string
-	names := buf[:0]
+	var space [16]string
+	names := space[:0]
 	for name := range header {
 		names = append(names, name)
 	}
@@ -82,110 +102,119 @@ func (b *headerBuilder) pass(header map[string][]string, owned map[string]bool) 
 			b.dropped += len(values)
 			continue
 		}
-		canonical := http.CanonicalHeaderKey(name)
-		if denied(canonical) || owned[canonical] || slices.Contains(hop, canonical) {
+		var space [64]byte
+		canonical := appendCanonical(space[:0], name)
+		if denied(string(canonical)) || owned[string(canonical)] || slices.Contains(hop, string(canonical)) {
 			continue
 		}
 		b.add(canonical, values)
 	}
-	b.splitUserAgent()
 }
 
 // add appends the values that HTTP can carry.
-func (b *headerBuilder) add(canonical string, values []string) {
-	key := canonical
-	if key == "X-Idempotency-Key" {
-		key = headerXIdempotencyKey
-	}
-	start := len(b.values)
-	if earlier := b.h[key]; earlier != nil { // another spelling: both together
-		b.values = append(b.values, earlier...)
+func (b *headerBuilder) add(canonical []byte, values []string) {
+	isType, isAgent := string(canonical) == "Content-Type", string(canonical) == "User-Agent"
+	if string(canonical) == "X-Idempotency-Key" {
+		canonical = []byte(headerXIdempotencyKey)
 	}
 	for _, v := range values {
-		switch {
-		case !validValue(v):
+		if !validValue(v) {
 			b.dropped++
-		case canonical == "Content-Type" && strings.Trim(v, " \t") == "":
-			// no type at all; the default stands in
-		default:
-			b.values = append(b.values, v)
+			continue
 		}
-	}
-	if end := len(b.values); end > start {
-		b.h[key] = b.values[start:end:end]
-	}
-}
-
-// splitUserAgent keeps all values of a repeated User-Agent: net/http would send the first alone.
-func (b *headerBuilder) splitUserAgent() {
-	if agents := b.h["User-Agent"]; len(agents) > 1 {
-		b.h["user-agent"] = agents
-		b.set("User-Agent", "") // which net/http does not send
+		b.agent = b.agent || isAgent
+		if (isType || isAgent) && strings.Trim(v, " \t") == "" {
+			continue // no type at all, for which the default stands in, or no agent
+		}
+		b.typed = b.typed || isType
+		b.buf = append(b.buf, canonical...)
+		b.value(v)
 	}
 }
 
 // describe sets the headers that say what is delivered.
 func (b *headerBuilder) describe(m *Message) {
-	b.setChecked(headerSubject, m.Subject)
-	b.setChecked(headerStream, m.Stream)
-	b.setChecked(headerConsumer, m.Consumer)
-
+	b.checked(headerSubject, m.Subject)
+	b.checked(headerStream, m.Stream)
+	b.checked(headerConsumer, m.Consumer)
 	id, hasID := msgID(m.Header)
 	if hasID {
-		b.setChecked(headerMsgID, id)
+		b.checked(headerMsgID, id)
 	}
 
-	// One string holds all the numbers.
-	var buf [192]byte
-	n := buf[:0]
-	n = strconv.AppendUint(n, m.Sequence, 10)
-	sequence := len(n)
-	n = m.Stored.UTC().AppendFormat(n, time.RFC3339Nano)
-	stamp := len(n)
-	n = strconv.AppendUint(n, m.Delivered, 10)
-	delivered := len(n)
-	n = strconv.AppendUint(n, m.MaxDeliver, 10)
-	limit := len(n)
-	n = strconv.AppendUint(n, m.Pending, 10)
-	pending := len(n)
-	ownKey := !hasID || !wholeValue(id)
-	if ownKey {
-		if wholeValue(m.Stream) {
-			n = append(n, m.Stream...)
-		}
-		n = append(n, ':')
-		n = strconv.AppendUint(n, m.Sequence, 10)
-		n = append(n, ':')
-		n = strconv.AppendInt(n, m.Stored.UnixNano(), 10)
-	}
-	s := string(n)
-
-	b.set(headerSequence, s[:sequence])
-	b.set(headerTimeStamp, s[sequence:stamp])
-	b.set(headerNumDelivered, s[stamp:delivered])
+	b.number(headerSequence, m.Sequence)
+	b.name(headerTimeStamp)
+	b.buf = m.Stored.UTC().AppendFormat(b.buf, time.RFC3339Nano)
+	b.end()
+	b.number(headerNumDelivered, m.Delivered)
 	if m.MaxDeliver > 0 {
-		b.set(headerMaxDeliver, s[delivered:limit])
+		b.number(headerMaxDeliver, m.MaxDeliver)
 	}
-	b.set(headerNumPending, s[limit:pending])
-	if ownKey {
-		b.set(headerIdempotencyKey, s[pending:])
+	b.number(headerNumPending, m.Pending)
+
+	b.name(headerIdempotencyKey)
+	if hasID && wholeValue(id) {
+		b.buf = append(b.buf, id...)
 	} else {
-		b.set(headerIdempotencyKey, id)
+		if wholeValue(m.Stream) {
+			b.buf = append(b.buf, m.Stream...)
+		}
+		b.buf = append(b.buf, ':')
+		b.buf = strconv.AppendUint(b.buf, m.Sequence, 10)
+		b.buf = append(b.buf, ':')
+		b.buf = strconv.AppendInt(b.buf, m.Stored.UnixNano(), 10)
 	}
+	b.end()
 }
 
-func (b *headerBuilder) setChecked(key, value string) {
+func (b *headerBuilder) checked(name, value string) {
 	if !validValue(value) {
 		b.dropped++
 		return
 	}
-	b.set(key, value)
+	b.line(name, value)
 }
 
-func (b *headerBuilder) set(key, value string) {
-	b.values = append(b.values, value)
-	end := len(b.values)
-	b.h[key] = b.values[end-1 : end : end]
+func (b *headerBuilder) number(name string, value uint64) {
+	b.name(name)
+	b.buf = strconv.AppendUint(b.buf, value, 10)
+	b.end()
+}
+
+func (b *headerBuilder) line(name, value string) {
+	b.buf = append(b.buf, name...)
+	b.value(value)
+}
+
+func (b *headerBuilder) name(name string) {
+	b.buf = append(b.buf, name...)
+	b.buf = append(b.buf, ": "...)
+}
+
+// value ends a line with its value, without the blanks at either end that are no part of it.
+func (b *headerBuilder) value(value string) {
+	b.buf = append(b.buf, ": "...)
+	b.buf = append(b.buf, strings.Trim(value, " \t")...)
+	b.end()
+}
+
+func (b *headerBuilder) end() { b.buf = append(b.buf, "\r\n"...) }
+
+// appendCanonical appends a valid name in the spelling of http.CanonicalHeaderKey.
+func appendCanonical(dst []byte, name string) []byte {
+	upper := true
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case upper && 'a' <= c && c <= 'z':
+			c -= 'a' - 'A'
+		case !upper && 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		dst = append(dst, c)
+		upper = c == '-'
+	}
+	return dst
 }
 
 // msgID is the id the message was published with. The server goes by exactly this name, and by its first value.
@@ -236,34 +265,26 @@ func described(canonical string) bool {
 	return false
 }
 
-func countValues(header map[string][]string) int {
-	n := 0
-	for _, values := range header {
-		n += len(values)
-	}
-	return n
-}
-
 // validName reports whether HTTP can carry a header of this name: a token (RFC 9110, section 5.6.2).
 func validName(name string) bool {
 	if name == "" {
 		return false
 	}
 	for i := range len(name) {
-		if !isToken(name[i]) {
+		if !token[name[i]] {
 			return false
 		}
 	}
 	return true
 }
 
-func isToken(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
+// token tells the bytes that a token is made of.
+var token = func() (t [256]bool) {
+	for c := range t {
+		t[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
 	}
-	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
+	return t
+}()
 
 // validValue reports whether HTTP can carry a header value: no control characters but the tab.
 func validValue(value string) bool {

@@ -8,33 +8,48 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// wire is the request as it goes over the wire, read back.
+// wire is the request as it goes over the wire, read back; it holds that both transports send the same.
 func wire(t testing.TB, c *Client, m *Message) (*http.Request, string, int) {
 	t.Helper()
+	tg := target(t, c, "POST")
 	h, dropped := c.header(m)
-	req := c.request(target(t, c, "POST"), h)
+	req := c.request(tg, h)
 	x := &exchange{client: c, body: m.Body}
 	x.rewind(req)
 	var b bytes.Buffer
 	if err := req.Write(&b); err != nil {
 		t.Fatalf("net/http cannot write it: %v", err)
 	}
-	text := b.String()
+	standard := readBack(t, b.String(), m.Body)
+
+	text, leanDropped := c.write(nil, tg, m)
+	x.body = m.Body
+	text = append(text, x.more()...)
+	lean := readBack(t, string(text), m.Body)
+	if !reflect.DeepEqual(lean.Header, standard.Header) || lean.Host != standard.Host || lean.RequestURI != standard.RequestURI || lean.ContentLength != standard.ContentLength || leanDropped != dropped {
+		t.Fatalf("lean:\n%s\nnet/http:\n%s", text, b.String())
+	}
+	return lean, string(text), dropped
+}
+
+func readBack(t testing.TB, text string, body []byte) *http.Request {
+	t.Helper()
 	r := bufio.NewReader(strings.NewReader(text))
 	got, err := http.ReadRequest(r)
 	if err != nil {
 		t.Fatalf("%v in %q", err, text)
 	}
-	body, err := io.ReadAll(got.Body)
-	if err != nil || !bytes.Equal(body, m.Body) || r.Buffered() != 0 {
-		t.Fatalf("body %q, error %v, %d bytes left over", body, err, r.Buffered())
+	read, err := io.ReadAll(got.Body)
+	if err != nil || !bytes.Equal(read, body) || r.Buffered() != 0 {
+		t.Fatalf("body %q, error %v, %d bytes left over", read, err, r.Buffered())
 	}
-	return got, text, dropped
+	return got
 }
 
 func TestHeader(t *testing.T) {
@@ -166,6 +181,35 @@ func FuzzHeader(f *testing.F) {
 			t.Fatalf("%q", text)
 		}
 	})
+}
+
+// Whatever the method, the length is told as net/http tells it.
+func TestContentLength(t *testing.T) {
+	c := newClient(t, nil)
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "GET", "HEAD", "REPORT"} {
+		for _, size := range []int{0, 1, inlineBytes, inlineBytes + 1} {
+			m := message(strings.Repeat("x", size))
+			tg := target(t, c, method)
+			h, _ := c.header(m)
+			req := c.request(tg, h)
+			x := &exchange{client: c, body: m.Body}
+			x.rewind(req)
+			var want bytes.Buffer
+			if err := req.Write(&want); err != nil {
+				t.Fatal(err)
+			}
+			got, _ := c.write(nil, tg, m)
+			got = append(got, x.more()...)
+			for _, line := range []string{method + " / HTTP/1.1\r\n", "\r\nHost: app:8080\r\n", "\r\nContent-Length: ", "Content-Length: " + strconv.Itoa(size) + "\r\n"} {
+				if bytes.Count(got, []byte(line)) != bytes.Count(want.Bytes(), []byte(line)) {
+					t.Errorf("%s, %d bytes: %q in\n%.300s\nand not in\n%.300s", method, size, line, got, want.Bytes())
+				}
+			}
+			if len(got) != want.Len() {
+				t.Errorf("%s, %d bytes: %d bytes written, by net/http %d", method, size, len(got), want.Len())
+			}
+		}
+	}
 }
 
 func TestPathsAndHosts(t *testing.T) {

@@ -57,9 +57,9 @@ func (c *Client) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	header := http.Header{"User-Agent": c.agent}
+	header := http.Header{"User-Agent": {c.agent}}
 	for _, f := range c.fixed {
-		header[f.name] = f.values
+		header[f.name] = []string{f.value}
 	}
 	resp, err := c.probing.RoundTrip(c.request(t, header).WithContext(ctx))
 	if err != nil {

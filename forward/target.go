@@ -1,10 +1,11 @@
 package forward
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -12,6 +13,7 @@ import (
 type Target struct {
 	method string
 	url    *url.URL
+	head   []byte // its request line and Host, as net/http writes them
 }
 
 // Target makes the target of a method and a path, which is joined to the path of the app's URL and may have a query.
@@ -24,12 +26,41 @@ func (c *Client) Target(method, path string) (*Target, error) {
 		return nil, err
 	}
 	t := &Target{method: method, url: u}
-	// Written once to nowhere: net/http rejects here what it would reject in every request.
-	probe := c.request(t, http.Header{})
-	if err := probe.Write(io.Discard); err != nil {
+	// Written once: net/http rejects here what it would reject in every request.
+	var probe bytes.Buffer
+	if err := c.request(t, http.Header{}).Write(&probe); err != nil {
 		return nil, fmt.Errorf("path: %q: %w", path, err)
 	}
+	for range 2 {
+		line, err := probe.ReadBytes('\n')
+		if err != nil {
+			return nil, fmt.Errorf("path: %q: %w", path, err)
+		}
+		t.head = append(t.head, line...)
+	}
 	return t, nil
+}
+
+// write appends the head of a message's request, and its body if that is small. It returns how many header lines were left
+// out.
+func (c *Client) write(dst []byte, t *Target, m *Message) ([]byte, int) {
+	dst = append(dst, t.head...)
+	dst, dropped := c.fields(dst, m)
+	if len(m.Body) > 0 || hasBody(t.method) {
+		dst = append(dst, "Content-Length: "...)
+		dst = strconv.AppendInt(dst, int64(len(m.Body)), 10)
+		dst = append(dst, "\r\n"...)
+	}
+	dst = append(dst, "\r\n"...)
+	if len(m.Body) <= inlineBytes {
+		dst = append(dst, m.Body...)
+	}
+	return dst, dropped
+}
+
+// hasBody reports whether a request by a method tells its length even if it is 0.
+func hasBody(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
 }
 
 // join is the base with a path, and its query, appended.
@@ -72,4 +103,13 @@ func (c *Client) request(t *Target, header http.Header) *http.Request {
 		ProtoMinor: 1,
 		Header:     header,
 	}
+}
+
+func ascii(text string) bool {
+	for i := range len(text) {
+		if text[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
 }

@@ -59,9 +59,11 @@ type DeadLetterConfig struct {
 	// MaxBytes of a DLQ stream made here; 0 means no limit.
 	MaxBytes int64 `koanf:"max_bytes" unit:"bytes"`
 	// AlertDepth is the number of entries above which an alert is raised; 0 means never.
-	AlertDepth int `koanf:"alert_depth" unsupported:"true"`
-	// AlertURL receives alerts as JSON.
-	AlertURL string `koanf:"alert_url" secret:"true" unsupported:"true"`
+	AlertDepth int `koanf:"alert_depth"`
+	// AlertURL is the http or https URL that an alert is posted to, once when it begins and once when it is over.
+	AlertURL string `koanf:"alert_url" secret:"true"`
+	// AlertFormat is what is posted: json, slack (any receiver of Slack's incoming webhooks) or alertmanager (its /api/v2/alerts).
+	AlertFormat string `koanf:"alert_format" enum:"json,slack,alertmanager"`
 }
 
 // RetryStreamConfig says whether messages that wait for a retry may wait in the retry stream.

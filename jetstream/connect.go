@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -285,14 +286,20 @@ func (c *Conn) refused(text string) {
 
 // denied reports whether the server refused a subject within the last minute, for lack of permission.
 func (c *Conn) denied(subject string) bool {
+	_, yes := c.deniedAt(subject)
+	return yes
+}
+
+// deniedAt is denied that also tells when.
+func (c *Conn) deniedAt(subject string) (at time.Time, yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for text, at := range c.denials {
 		if time.Since(at) < time.Minute && strings.Contains(text, `"`+subject+`"`) {
-			return true
+			return at, true
 		}
 	}
-	return false
+	return time.Time{}, false
 }
 
 // onUnreachable is called for each try to connect that does not succeed.
@@ -358,7 +365,7 @@ func (c *Conn) api(ctx context.Context, subject string, request []byte, out any)
 	ctx, cancel := c.bounded(ctx, apiTimeout)
 	defer cancel()
 	msg, err := c.nc.RequestWithContext(ctx, c.prefix+subject, request)
-	if err != nil && errors.Is(context.Cause(ctx), ErrNotConnected) {
+	if err != nil && (isAway(err) || errors.Is(context.Cause(ctx), ErrNotConnected)) {
 		return ErrNotConnected
 	}
 	if err != nil {
@@ -390,4 +397,16 @@ func redact(err error, cfg Config) error {
 		}
 	}
 	return errors.New(text)
+}
+
+// olderThan reports whether the server is of an older version.
+func (c *Conn) olderThan(major, minor int) bool {
+	text, _, _ := strings.Cut(c.nc.ConnectedServerVersion(), "-")
+	parts := strings.Split(text, ".")
+	if len(parts) < 2 {
+		return true
+	}
+	a, err1 := strconv.Atoi(parts[0])
+	b, err2 := strconv.Atoi(parts[1])
+	return err1 != nil || err2 != nil || a < major || a == major && b < minor
 }

@@ -47,12 +47,36 @@ type DeadLetters struct {
 	refuse string    // why the last entry was not stored; empty when it was
 	since  time.Time // when refuse was seen
 	maxMsg int       // the DLQ stream's limit, 0 if none
-	depth  uint64
+	level  level
+	causes map[string]int // entries stored by this process, by reason
+}
+
+// level is how many entries a DLQ stream has: as looked up, and what was stored since.
+type level struct {
+	created       time.Time // of the stream; zero until it was looked up
+	entries, last uint64    // as looked up: the number of entries, and the last sequence
+	stored        uint64    // the highest sequence of an entry stored here
+}
+
+// looked takes a look at the stream.
+func (l *level) looked(info *natsjs.StreamInfo) {
+	if !info.Created.Equal(l.created) {
+		l.created, l.stored = info.Created, 0
+	}
+	l.entries, l.last = info.State.Msgs, info.State.LastSeq
+}
+
+// depth counts an entry that was stored while the look was under way once: by its sequence.
+func (l *level) depth() uint64 {
+	if l.created.IsZero() || l.stored <= l.last {
+		return l.entries
+	}
+	return l.entries + l.stored - l.last
 }
 
 // NewDeadLetters prepares to store the dead letters of a stream's durable.
 func NewDeadLetters(conn *Conn, cfg DeadLetterConfig, stream, durable string, log *slog.Logger) *DeadLetters {
-	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet"}
+	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet", causes: map[string]int{}}
 	d.name = DeadLetterStream(cfg, stream, durable)
 	d.pattern = DeadLetterPattern(cfg, stream)
 	return d
@@ -79,7 +103,7 @@ func (d *DeadLetters) State() (ok bool, detail string, depth uint64) {
 	if detail == "" && time.Since(d.since) < refusalCounts {
 		detail = d.refuse
 	}
-	return detail == "", detail, d.depth
+	return detail == "", detail, d.level.depth()
 }
 
 // refusalCounts is how long an entry that was not stored says that the DLQ takes none, while the stream looks fine: it is
@@ -121,7 +145,8 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 		return fmt.Errorf("DLQ stream %s is sealed", d.name)
 	}
 	d.mu.Lock()
-	d.maxMsg, d.depth = max(int(info.Config.MaxMsgSize), 0), info.State.Msgs
+	d.maxMsg = max(int(info.Config.MaxMsgSize), 0)
+	d.level.looked(info)
 	d.mu.Unlock()
 	return full(info)
 }
@@ -217,14 +242,23 @@ func includes(a, b string) bool {
 // Put stores a dead letter and returns once the DLQ stream confirmed it, with the number of original headers that were
 // left out. Storing the same dead letter again, within the stream's duplicate window, stores nothing.
 func (d *DeadLetters) Put(ctx context.Context, dl DeadLetter) (dropped int, err error) {
-	dropped, err = d.put(ctx, dl)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.refuse, d.since = detailOf(err), time.Now()
+	_, dropped, err = d.PutAt(ctx, dl)
 	return dropped, err
 }
 
-func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (int, error) {
+// PutAt is Put that also returns the entry's sequence in the DLQ stream, of its first part if there are two.
+func (d *DeadLetters) PutAt(ctx context.Context, dl DeadLetter) (seq uint64, dropped int, err error) {
+	seq, dropped, err = d.put(ctx, dl)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refuse, d.since = detailOf(err), time.Now()
+	if err == nil {
+		d.causes[dl.Reason]++
+	}
+	return seq, dropped, err
+}
+
+func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (seq uint64, dropped int, err error) {
 	d.mu.Lock()
 	limit := int(d.conn.nc.MaxPayload())
 	if d.maxMsg > 0 {
@@ -233,40 +267,44 @@ func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (int, error) {
 	d.mu.Unlock()
 	msgs, dropped, err := d.entries(dl, limit)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	for _, msg := range msgs {
-		if err := d.publish(ctx, msg); err != nil {
-			return 0, err
+	for i, msg := range msgs {
+		at, err := d.publish(ctx, msg)
+		if err != nil {
+			return 0, 0, err
+		}
+		if i == 0 {
+			seq = at
 		}
 	}
-	return dropped, nil
+	return seq, dropped, nil
 }
 
-func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) error {
+func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) (seq uint64, err error) {
 	if !d.conn.Connected() {
-		return ErrNotConnected
+		return 0, ErrNotConnected
 	}
 	ctx, cancel := d.conn.bounded(ctx, putTimeout)
 	defer cancel()
 	ack, err := d.conn.js.PublishMsg(ctx, msg)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
-		return ErrNotConnected
+		return 0, ErrNotConnected
 	case errors.Is(err, natsjs.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("storing in DLQ stream %s: no stream listens on %s", d.name, msg.Subject)
+		return 0, fmt.Errorf("storing in DLQ stream %s: no stream listens on %s", d.name, msg.Subject)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("storing in DLQ stream %s: not confirmed within %s", d.name, putTimeout)
+		return 0, fmt.Errorf("storing in DLQ stream %s: not confirmed within %s", d.name, putTimeout)
 	case err != nil:
-		return fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)
+		return 0, fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)
 	case ack.Stream != d.name:
-		return fmt.Errorf("storing in DLQ stream %s: stream %s took it", d.name, ack.Stream)
+		return 0, fmt.Errorf("storing in DLQ stream %s: stream %s took it", d.name, ack.Stream)
 	case !ack.Duplicate:
 		d.mu.Lock()
-		d.depth++
+		d.level.stored = max(d.level.stored, ack.Sequence)
 		d.mu.Unlock()
 	}
-	return nil
+	return ack.Sequence, nil
 }
 
 // id is the same whenever the same dead letter is stored.
@@ -284,3 +322,24 @@ func (d *DeadLetters) id(m *Message, replays int, part string) string {
 	}
 	return string(b)
 }
+
+// DeadLetterSubjects are the patterns of the entries of a durable (empty: all) whose original subject matches a pattern (empty:
+// all). Entries whose original subject was too long for the DLQ's are among them, whatever their subject.
+func DeadLetterSubjects(cfg DeadLetterConfig, stream, durable, subject string) []string {
+	if durable == "" {
+		durable = "*"
+	}
+	fill := func(subject string) string {
+		return strings.NewReplacer("{stream}", stream, "{consumer}", durable, "{subject}", subject).Replace(cfg.Subject)
+	}
+	if subject == "" || subject == ">" {
+		return []string{fill(">")}
+	}
+	if includes(subject, longSubject+".*") {
+		return []string{fill(subject)}
+	}
+	return []string{fill(subject), fill(longSubject + ".*")}
+}
+
+// SubjectsOverlap reports whether some subject matches both patterns.
+func SubjectsOverlap(a, b string) bool { return overlap(a, b) }

@@ -35,6 +35,8 @@ const (
 const (
 	// maxText is the longest text of one Dlq header, in bytes.
 	maxText = 1024
+	// longSubject is the first token in the place of an original subject too long for the entry's.
+	longSubject = "_long"
 	// maxHeaderBlock is the largest header block that JetStream stores (nats-server stream.go, processJetStreamMsg).
 	maxHeaderBlock = 65535
 	// maxSubject keeps a publish below the server's limit on a protocol line, 4096 bytes, beyond which it disconnects.
@@ -155,7 +157,7 @@ func (d *DeadLetters) subject(original string) string {
 	}
 	sum := fnv.New128a()
 	sum.Write([]byte(original))
-	return d.subject("_long." + hex.EncodeToString(sum.Sum(nil)))
+	return d.subject(longSubject + "." + hex.EncodeToString(sum.Sum(nil)))
 }
 
 type header struct{ name, value string }

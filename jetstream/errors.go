@@ -1,6 +1,10 @@
 package jetstream
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/nats-io/nats.go"
+)
 
 // Errors a caller can tell apart with errors.Is.
 var (
@@ -17,3 +21,8 @@ var (
 	// ErrDeadLetterTooLarge means that an entry does not fit the server's limits, not even in two parts.
 	ErrDeadLetterTooLarge = errors.New("dead letter does not fit the DLQ stream, not even in two parts")
 )
+
+// isAway reports whether nats.go says, in one of its ways, that there is no connection now.
+func isAway(err error) bool {
+	return errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
+}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -124,36 +123,14 @@ func (s *Source) stored(ctx context.Context, request map[string]any) (*Message, 
 	if b == nil {
 		return nil, ErrNotConnected
 	}
-	var answer struct {
-		Message struct {
-			Subject string    `json:"subject"`
-			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-	}
-	body, err := json.Marshal(request)
-	if err != nil {
+	stored, err := s.conn.stored(ctx, s.cfg.Stream, request)
+	if stored == nil || err != nil {
 		return nil, err
 	}
-	err = s.conn.api(ctx, "STREAM.MSG.GET."+s.cfg.Stream, body, &answer)
-	var refused *natsjs.APIError
-	switch {
-	case errors.As(err, &refused) && refused.ErrorCode == errMessageNotFound:
-		return nil, nil
-	case err != nil:
-		return nil, apiError("reading a message of stream "+s.cfg.Stream, err)
-	}
-	m := &Message{
-		Subject: answer.Message.Subject, Sequence: answer.Message.Seq, Body: answer.Message.Data, Stored: answer.Message.Time,
-		StreamCreated: b.incarnation.stream,
-	}
-	if len(answer.Message.Header) > 0 {
-		h, err := nats.DecodeHeadersMsg(answer.Message.Header)
-		m.Header, m.HeaderLost = h, err != nil
-	}
-	return m, nil
+	return &Message{
+		Subject: stored.Subject, Sequence: stored.Seq, Body: stored.Body, Stored: stored.Time,
+		StreamCreated: b.incarnation.stream, Header: stored.Header, HeaderLost: stored.HeaderLost,
+	}, nil
 }
 
 // SettleGivenUp takes a message that the server gave up on out of the durable's books, and out of a work queue or interest

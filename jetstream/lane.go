@@ -12,7 +12,9 @@ import (
 
 const (
 	// maxLanes is how many pull requests may be waiting at the server at a time.
-	maxLanes = 4
+	maxLanes = 8
+	// enoughToAsk is room for how many messages is worth a pull request of its own while others are coming.
+	enoughToAsk = 8
 	// pullExpires is how long a pull request waits at the server.
 	pullExpires = 30 * time.Second
 	// lendingExpires is that where leases may have to be lent to the retry stream.
@@ -67,9 +69,11 @@ func (s *Source) expected() (coming, lost int) {
 	return coming, lost
 }
 
-// refill asks for as many messages as may be leased besides those that are, once fewer than half the prefetch wait or are coming.
+// refill asks for as many messages as may be leased besides those that are, as soon as that is an eighth of all: with a slow
+// network most of the leases are on their way, and it is asked for more meanwhile. For fewer it asks if no request waits and
+// half the prefetch is used up: requests for one or two would soon take all lanes, and make room wait for one of them.
 func (s *Source) refill() {
-	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || s.refused != "" || !s.conn.Connected() || time.Now().Before(s.notBefore) {
+	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || s.refused != "" {
 		return
 	}
 	coming, lost := s.expected()
@@ -86,7 +90,11 @@ func (s *Source) refill() {
 		}
 		free = min(free, 1)
 	}
-	if free <= 0 || !gathering && coming+len(s.ready) > s.cfg.Prefetch/2 {
+	enough := max(s.width/8, min(s.cfg.Prefetch/2, enoughToAsk), 1)
+	if free <= 0 || !gathering && free < enough && (coming > 0 || len(s.ready) > s.cfg.Prefetch/2) {
+		return
+	}
+	if !s.conn.Connected() || !s.notBefore.IsZero() && time.Now().Before(s.notBefore) {
 		return
 	}
 	if limit := s.bound.info.Config.MaxRequestBatch; limit > 0 {
@@ -172,7 +180,7 @@ func (s *Source) freeLane() *lane {
 // pull publishes a pull request.
 func (s *Source) pull(l *lane, batch int, budget int64) {
 	expires := s.expires
-	if s.retries != nil && (s.retries.serving.Load() || s.parked+s.naks > 0) {
+	if s.retries != nil && (s.retries.serving.Load() || s.retries.used && s.parked+s.naks > 0) {
 		expires = min(expires, lendingExpires)
 	}
 	if limit := s.bound.info.Config.MaxRequestExpires; limit > 0 {
@@ -197,6 +205,12 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 	l.number++
 	l.open, l.bytes, l.floor = batch, budget, s.highest
 	l.heard, l.proved, l.doubted, l.lastHeard = false, false, false, time.Now()
+}
+
+// pullDenied reports whether the server refused pull requests for lack of permission, and answered none since.
+func (s *Source) pullDenied() bool {
+	at, denied := s.conn.deniedAt(s.nextSubject())
+	return denied && at.After(s.heard)
 }
 
 func (s *Source) nextSubject() string {
@@ -225,15 +239,20 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 	if l.gone || s.bound == nil {
 		return // from a binding that was given up: the server delivers it again
 	}
-	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
+	now := time.Now()
+	l.lastHeard, l.heard, l.doubted = now, true, false
+	s.heard = now
 	l.open = max(l.open-1, 0)
 	l.lost = max(l.lost-1, 0)
-	if l.bytes = max(l.bytes-m.size, 0); l.open == 0 {
-		l.bytes = 0
+	if l.open == 0 || l.bytes == m.size {
+		// Bytes that are used up to the last end a request too, and the server does not say so (consumer.go, getNextMsg).
+		l.open, l.bytes = 0, 0
 	}
+	l.bytes = max(l.bytes-m.size, 0)
 	s.tooBig = 0
 	s.takePin(m)
 	if err == nil {
+		m.touchedAt = now
 		s.admit(l, m, seq)
 	} else {
 		s.counted++
@@ -244,7 +263,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 
 // admit makes a delivery a lease.
 func (s *Source) admit(l *lane, m *Message, seq uint64) {
-	m.source, m.touchedAt = s, time.Now()
+	m.source = s
 	s.counted++
 	m.arrivedAt = m.touchedAt
 	if s.order != nil && s.order.arrived(seq) {
@@ -253,7 +272,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	}
 	if s.due == nil {
 		m.StreamCreated, m.MaxDeliver = s.bound.incarnation.stream, max(s.bound.info.Config.MaxDeliver, 0)
-		m.seenBefore = m.Sequence <= s.most
+		m.seenBefore = s.seenBefore(m.Sequence, seq)
 		s.most = max(s.most, m.Sequence)
 	}
 	if old := s.leases[m.lease]; old != nil && s.merge(old, m) {
@@ -330,6 +349,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		return
 	}
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
+	s.heard = l.lastHeard
 	switch {
 	case status == "100":
 		return
@@ -339,7 +359,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		return
 	case status == "409" && strings.Contains(text, "Leadership Change"):
 		// What was on its way may be lost: the new leader knows.
-		l.doubted, l.doubtedAt, s.suspect = true, time.Now().Add(-secondLook), true
+		l.doubted, l.doubtedAt, s.suspect, s.before = true, time.Now().Add(-secondLook), true, s.most
 		s.unsettled()
 		s.wake()
 		return
@@ -422,7 +442,7 @@ func (s *Source) watchLanes(now time.Time) {
 	for _, l := range s.lanes {
 		if l.open > 0 && now.Sub(l.lastHeard) >= silence {
 			if !l.doubted {
-				l.doubted, l.doubtedAt = true, now
+				l.doubted, l.doubtedAt, s.before = true, now, s.most
 			}
 			if now.Sub(s.evidence) > heartbeat/2 {
 				s.suspect = true

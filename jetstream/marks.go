@@ -94,31 +94,54 @@ func (k *Marks) open(ctx context.Context) (natsjs.KeyValue, error) {
 	if k.bucket != nil {
 		return k.bucket, nil
 	}
-	if !k.conn.Connected() {
-		return nil, ErrNotConnected
-	}
-	kv, err := k.conn.js.KeyValue(ctx, StateBucket)
-	if errors.Is(err, natsjs.ErrBucketNotFound) && k.cfg.Manage != ManageNone {
-		kv, err = k.create(ctx)
-	}
+	kv, err := k.conn.stateBucket(ctx, k.cfg.Stream, k.cfg.Manage)
 	if err != nil {
-		return nil, fmt.Errorf("opening bucket %s: %w", StateBucket, err)
+		return nil, err
 	}
 	k.bucket = kv
 	return kv, nil
 }
 
-func (k *Marks) create(ctx context.Context) (natsjs.KeyValue, error) {
-	source, err := k.conn.streamInfo(ctx, k.cfg.Stream)
+// stateBucket opens the bucket. If it is missing, and may be made, it is made with as many replicas as the source stream has.
+func (c *Conn) stateBucket(ctx context.Context, source string, manage Manage) (natsjs.KeyValue, error) {
+	if !c.Connected() {
+		return nil, ErrNotConnected
+	}
+	kv, err := c.findStateBucket(ctx)
+	if errors.Is(err, natsjs.ErrBucketNotFound) && manage != ManageNone {
+		kv, err = c.makeStateBucket(ctx, source)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening bucket %s: %w", StateBucket, err)
+	}
+	return kv, nil
+}
+
+// findStateBucket looks the bucket up. In a cluster a bucket that was just made has no leader for a moment, and nobody answers.
+func (c *Conn) findStateBucket(ctx context.Context) (natsjs.KeyValue, error) {
+	for {
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		kv, err := c.js.KeyValue(within, StateBucket)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return kv, err
+		}
+	}
+}
+
+func (c *Conn) makeStateBucket(ctx context.Context, source string) (natsjs.KeyValue, error) {
+	info, err := c.streamInfo(ctx, source)
 	if err != nil {
 		return nil, err
 	}
-	kv, err := k.conn.js.CreateKeyValue(ctx, natsjs.KeyValueConfig{
-		Bucket: StateBucket, Description: "marks of messages that sidecars try past their limit",
-		TTL: marksTTL, Replicas: max(source.Config.Replicas, 1),
+	within, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	kv, err := c.js.CreateKeyValue(within, natsjs.KeyValueConfig{
+		Bucket: StateBucket, Description: "marks of messages that sidecars try past their limit, and of dead letters in replay",
+		TTL: marksTTL, Replicas: max(info.Config.Replicas, 1),
 	})
-	if errors.Is(err, natsjs.ErrBucketExists) {
-		return k.conn.js.KeyValue(ctx, StateBucket) // another sidecar made it just now
+	if errors.Is(err, natsjs.ErrBucketExists) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return c.findStateBucket(ctx) // another sidecar made it just now, and a cluster may tell only one of two
 	}
 	return kv, err
 }

@@ -1,6 +1,8 @@
 package jetstream
 
 import (
+	"context"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +58,7 @@ type Message struct {
 	resend     time.Duration
 	firstSent  time.Time // on this connection
 	arrivedAt  time.Time
+	wasSent    bool      // on any connection
 	touchedAt  time.Time // when the server last heard of the lease
 	prev, next *Message  // in the touch list
 }
@@ -71,7 +74,7 @@ func (m *Message) Leased() bool {
 }
 
 // Ack says that the message is done.
-func (m *Message) Ack() { m.done("+ACK") }
+func (m *Message) Ack() { m.done(ack) }
 
 // Nak asks for another delivery after the delay, which must be above 0.
 func (m *Message) Nak(delay time.Duration) {
@@ -108,7 +111,20 @@ func (m *Message) Term(reason string) {
 // HandBack gives the message back for another delivery at once, to any sidecar of the durable.
 func (m *Message) HandBack() { m.source.settle(m, handBack) }
 
-const handBack = "-NAK"
+const (
+	ack      = "+ACK"
+	handBack = "-NAK"
+)
+
+var ackWire = []byte(ack)
+
+// wire is a verdict as it is sent. It must not be changed.
+func wire(verdict string) []byte {
+	if verdict == ack {
+		return ackWire
+	}
+	return []byte(verdict)
+}
 
 // isNak reports whether a verdict asks for another delivery.
 func isNak(verdict string) bool { return strings.HasPrefix(verdict, "-NAK") }
@@ -118,17 +134,17 @@ func fromJetStream(msg *nats.Msg) bool { return strings.HasPrefix(msg.Reply, "$J
 
 // newMessage reads what the server says of a message in its reply subject.
 func newMessage(msg *nats.Msg) (*Message, uint64, error) {
-	meta, err := msg.Metadata()
+	d, err := deliveryOf(msg)
 	if err != nil {
 		return nil, 0, err
 	}
 	m := &Message{
 		Subject: msg.Subject, Header: msg.Header, Body: msg.Data,
-		Sequence: meta.Sequence.Stream, Delivered: meta.NumDelivered, Pending: meta.NumPending, Stored: meta.Timestamp,
-		lease: meta.Sequence.Stream, reply: msg.Reply, size: int64(msg.Size()),
+		Sequence: d.stream, Delivered: d.delivered, Pending: d.pending, Stored: d.stored,
+		lease: d.stream, reply: msg.Reply, size: int64(msg.Size()),
 	}
 	m.HeaderLost = len(m.Header) == 0 && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data)+len("NATS/1.0\r\n\r\n")
-	return m, meta.Sequence.Consumer, nil
+	return m, d.consumer, nil
 }
 
 // begin marks a message as worked on. A lease that is lost, or may be by now, is not begun: the server delivers the
@@ -180,11 +196,11 @@ func (s *Source) decide(m *Message, verdict string, now time.Time) {
 	s.touched.remove(m) // an in-progress after the verdict would undo it
 	s.settling[m] = struct{}{}
 	s.widen()
-	if !s.mayPublish(now) || !s.send(m, now) {
-		s.wake() // sent by the serving loop, as soon as the durable is known to be the same
-		return
+	s.outbox = append(s.outbox, m)
+	select {
+	case s.post <- struct{}{}:
+	default:
 	}
-	s.refill()
 }
 
 // mayPublish reports whether it is known that the durable was not made anew: a waiting pull would have been told, or it
@@ -209,25 +225,62 @@ func (s *Source) mayPublish(now time.Time) bool {
 // send publishes a verdict. It reports whether it was written to the connection.
 func (s *Source) send(m *Message, now time.Time) bool {
 	if s.cfg.AckAsync {
-		if s.conn.nc.Publish(m.reply, []byte(m.verdict)) != nil {
+		if s.conn.nc.Publish(m.reply, wire(m.verdict)) != nil {
 			return false
 		}
 		s.release(m)
 		return true
 	}
-	b := make([]byte, 0, len(s.ackInbox)+42)
-	b = append(b, s.ackInbox...)
+	var room [128]byte
+	b := append(room[:0], s.ackInbox...)
 	b = strconv.AppendUint(b, m.lease, 10)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, m.nonce, 10)
-	if s.conn.nc.PublishRequest(m.reply, string(b), []byte(m.verdict)) != nil {
+	if s.conn.nc.PublishRequest(m.reply, string(b), wire(m.verdict)) != nil {
 		return false
 	}
 	if m.sentAt.IsZero() {
 		m.firstSent = now
 	}
-	m.sentAt = now
+	m.sentAt, m.wasSent = now, true
 	return true
+}
+
+// sendDecided sends verdicts as they are decided, until ctx ends: all that have come when it is its turn, so that under load
+// many go in one piece, and the room they leave is asked for at once. When nothing else is to be done its turn is now.
+func (s *Source) sendDecided(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.post:
+		}
+		runtime.Gosched()
+		s.mu.Lock()
+		s.sendOutbox(time.Now())
+		s.refill()
+		s.mu.Unlock()
+	}
+}
+
+// sendOutbox sends what was decided. What cannot be sent now is left to the serving loop, which sends it as soon as the durable
+// is known to be the same.
+func (s *Source) sendOutbox(now time.Time) {
+	for _, m := range s.outbox {
+		if m.released || !m.sentAt.IsZero() {
+			continue
+		}
+		if isNak(m.verdict) && s.expired(m, now) {
+			s.release(m) // as in settle: its turn came late
+			continue
+		}
+		if !s.mayPublish(now) || !s.send(m, now) {
+			s.wake()
+			break
+		}
+	}
+	clear(s.outbox)
+	s.outbox = s.outbox[:0]
 }
 
 // confirmed handles the server's answer to a verdict.
@@ -257,29 +310,57 @@ func (s *Source) confirmed(msg *nats.Msg) {
 }
 
 // sendWaiting sends verdicts that were not sent yet, or were not confirmed in time.
+//
+// A nak is another matter than an ack. The server does it for whatever delivery of the message is pending (nats-server
+// consumer.go, processNak), so one that is sent again although the first one worked would have a message delivered again that
+// is in work elsewhere. It is sent again only where nobody else can have it, and not after the ack wait, which does the same.
 func (s *Source) sendWaiting(now time.Time) {
 	patience := ackWait(s.bound.info.Config) + forsakeAfter
 	for m := range s.settling {
 		switch {
+		case isNak(m.verdict) && s.expired(m, now):
+			s.release(m) // it comes again by the ack wait
 		case m.sentAt.IsZero():
-			if !s.send(m, now) {
+			if s.repeatable(m, now) && !s.send(m, now) {
 				return
 			}
 		case now.Sub(m.firstSent) > patience:
 			s.release(m)
 			s.scattered()
 		case now.Sub(m.sentAt) >= m.resend:
-			if !s.looked && now.Sub(s.evidence) > time.Second {
+			if !s.looked && (isNak(m.verdict) || now.Sub(s.evidence) > time.Second) {
 				s.suspect = true // look first; sent at the next turn
 				s.wake()
 				return
 			}
 			m.resend = min(2*m.resend, resendMax)
-			if !s.send(m, now) {
+			if s.repeatable(m, now) && !s.send(m, now) {
 				return
 			}
 		}
 	}
+}
+
+// repeatable reports whether a verdict may be sent, perhaps once more: a nak only if a look just now told that nobody else can
+// have the message. One that may not waits for the next look, or at a stop for nothing: then its message comes again by the
+// ack wait if the nak did not work.
+func (s *Source) repeatable(m *Message, now time.Time) bool {
+	switch {
+	case !isNak(m.verdict) || !m.wasSent:
+		return true
+	case s.looked && s.onlyOne:
+		return true
+	case s.looked && s.stopped:
+		s.release(m)
+		return false
+	}
+	m.sentAt = now
+	if !s.looked {
+		m.sentAt = time.Time{}
+		s.suspect = true
+		s.wake()
+	}
+	return false
 }
 
 // keepAlive tells the server that leases are worked on, at a third of the ack wait.

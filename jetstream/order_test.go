@@ -20,8 +20,8 @@ func (b *bench) ordered() ConsumerConfig {
 	return cfg
 }
 
-// take is the next message that may be worked on.
-func (b *bench) take() *Message {
+// takeAll is the next message that may be worked on.
+func (b *bench) takeAll() *Message {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
 	defer cancel()
@@ -97,7 +97,7 @@ func TestGather(t *testing.T) {
 			b.run(cfg)
 			var got []uint64
 			for range 20 {
-				m := b.take()
+				m := b.takeAll()
 				got = append(got, m.Sequence)
 				if n := b.info().NumAckPending; n > max(9, c.concurrency+c.prefetch+9) {
 					t.Errorf("%d are pending", n)
@@ -131,7 +131,7 @@ func TestNothingOvertakesAnother(t *testing.T) {
 	}
 	b.must(nil, theirs.DoubleAck(b.ctx))
 	for n := uint64(2); n <= 4; n++ {
-		m := b.take()
+		m := b.takeAll()
 		if m.Sequence != n {
 			t.Fatalf("%d came, and not %d", m.Sequence, n)
 		}
@@ -150,14 +150,14 @@ func TestPinIsRenewed(t *testing.T) {
 	b.must(b.js.CreateConsumer(b.ctx, "S", made))
 	b.run(cfg)
 	b.publish(2)
-	held := b.take()
+	held := b.takeAll()
 	pin := b.pinID()
 	if pin == "" {
 		t.Fatal("it is not pinned")
 	}
 	b.stays("it is pinned to the same client", 2*time.Second, func() bool { return b.pinID() == pin })
 	held.Ack()
-	b.take().Ack()
+	b.takeAll().Ack()
 	b.eventually("everything is acked", b.settled)
 	b.stays("it is pinned to the same client", 2*time.Second, func() bool { return b.pinID() == pin })
 	b.source.StopPulling(b.ctx)
@@ -202,12 +202,12 @@ func TestPinIsNoHeader(t *testing.T) {
 	b.run(b.ordered())
 	b.must(b.js.PublishMsg(b.ctx, &nats.Msg{Subject: "s.x", Header: nats.Header{"Nats-Pin-Id": {"mine"}}}))
 	b.publish(1)
-	m := b.take()
+	m := b.takeAll()
 	if got := m.Header["Nats-Pin-Id"]; !slices.Equal(got, []string{"mine"}) {
 		t.Errorf("headers %v", m.Header)
 	}
 	m.Ack()
-	m = b.take()
+	m = b.takeAll()
 	if _, found := m.Header["Nats-Pin-Id"]; found {
 		t.Errorf("headers %v", m.Header)
 	}

@@ -3,12 +3,9 @@ package jetstream
 import (
 	"context"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,10 +25,12 @@ const (
 	keepsOrder = 10
 	// leastMoved is the shortest delay for which a message is moved: the server's schedules fire a quarter second late at worst.
 	leastMoved = time.Second
-	// doneFor is how long it is kept that a message that was moved is done: longer than its source can deliver it again.
+	// doneFor is how long at least it is kept that a message that was moved is done.
 	doneFor = time.Hour
 	// lendFor is how long leases are kept for the retry stream after there was something to lease.
 	lendFor = 30 * time.Second
+	// lendRest is that where nothing is moved any more: the stream may have to do without a lease meanwhile.
+	lendRest = time.Second
 
 	retryWriters = 4
 	retryTick    = 200 * time.Millisecond
@@ -60,8 +59,12 @@ type retries struct {
 	wake    chan struct{}
 	stop    chan struct{} // closed when pulling stops for good
 	serving atomic.Bool   // there is a retry stream, or there is to be one
+	used    bool          // messages of the durable are moved; else only those are served that are there
+	empty   atomic.Bool   // not used, and there are none
 
-	looked time.Time // owned by run
+	// Owned by run.
+	looked time.Time
+	barred bool // the user may not ask what is there
 
 	mu       sync.Mutex
 	wanted   bool // there was something to move
@@ -72,6 +75,7 @@ type retries struct {
 	notUntil time.Time     // nothing is moved before then
 	trouble  time.Duration // how long the last failure made it wait; 0 after a success
 	full     bool          // the stream has reached MaxBytes
+	lossy    bool          // the stream drops what waits in it
 	skew     time.Duration // how far the server's clock is ahead
 	active   time.Time     // leases are kept for the retry stream until then
 	deferred []*Message    // redelivered, and it is not known whether they were moved
@@ -85,6 +89,7 @@ func newRetries(main *Source) *retries {
 	r := &retries{
 		main: main, hash: hex.EncodeToString(sum.Sum(nil)), log: main.log.With(slog.String("for", "retry stream")),
 		jobs: make(chan *retryJob, 2*main.cfg.Concurrency+2*main.cfg.Prefetch), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		used: main.cfg.RetryStream.Enabled && main.limit() > 1,
 	}
 	share := max((main.cfg.Concurrency+main.cfg.Prefetch)/4, 1)
 	r.source = NewSource(main.conn, ConsumerConfig{
@@ -147,6 +152,9 @@ func (r *retries) exists(ctx context.Context) bool {
 		return false
 	}
 	r.looked = time.Now()
+	if !r.used {
+		return r.remain(ctx)
+	}
 	_, err := r.main.conn.streamInfo(ctx, RetryStream)
 	return err == nil
 }
@@ -161,21 +169,6 @@ func (r *retries) pause(most time.Duration) time.Duration {
 	return most
 }
 
-// offerAgain gives deliveries that were put off back to the workers.
-func (r *retries) offerAgain() {
-	r.mu.Lock()
-	if time.Now().Before(r.blind) {
-		r.mu.Unlock()
-		return
-	}
-	deferred := r.deferred
-	r.deferred = nil
-	r.mu.Unlock()
-	for _, m := range deferred {
-		m.source.Requeue(m)
-	}
-}
-
 func (r *retries) isWanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,144 +180,6 @@ func (r *retries) nudge() {
 	case r.wake <- struct{}{}:
 	default:
 	}
-}
-
-// ensure makes the retry stream where it is wanted and missing. It is called before the durable is looked for.
-func (r *retries) ensure(ctx context.Context) error {
-	info, err := r.main.conn.streamInfo(ctx, RetryStream)
-	if errors.Is(err, ErrStreamNotFound) && r.isWanted() && r.main.cfg.Manage != ManageNone {
-		info, err = r.create(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	if !info.Config.AllowMsgSchedules {
-		return fmt.Errorf("stream %s does not allow message schedules (allow_msg_schedules)", RetryStream)
-	}
-	return nil
-}
-
-func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
-	source, err := r.main.conn.streamInfo(ctx, r.main.cfg.Stream)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := r.main.conn.bounded(ctx, apiTimeout)
-	defer cancel()
-	stream, err := r.main.conn.js.CreateStream(ctx, natsjs.StreamConfig{
-		Name:              RetryStream,
-		Description:       "messages that wait for a retry, moved here by sidecars",
-		Subjects:          []string{retrySubject + ">"},
-		Retention:         natsjs.WorkQueuePolicy,
-		Storage:           natsjs.FileStorage,
-		Replicas:          max(source.Config.Replicas, 1),
-		AllowMsgSchedules: true,
-		AllowMsgTTL:       true,
-		Duplicates:        doneFor,
-	})
-	if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
-		return r.main.conn.streamInfo(ctx, RetryStream) // another sidecar made it just now
-	}
-	if err != nil {
-		return nil, fmt.Errorf("creating stream %s: %w", RetryStream, err)
-	}
-	r.log.Info("created the retry stream", slog.String("retry_stream", RetryStream))
-	return stream.CachedInfo(), nil
-}
-
-// look asks now and then for the size of the stream and the server's time.
-func (r *retries) look(ctx context.Context) {
-	if time.Since(r.looked) < infoEvery {
-		return
-	}
-	r.looked = time.Now()
-	info, err := r.main.conn.streamInfo(ctx, RetryStream)
-	if err != nil {
-		return // said by the source
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.full = r.main.cfg.RetryStream.MaxBytes > 0 && info.State.Bytes >= uint64(r.main.cfg.RetryStream.MaxBytes)
-	if !info.TimeStamp.IsZero() {
-		r.skew = time.Until(info.TimeStamp)
-	}
-}
-
-// turn lends leases to the retry stream while there may be something to lease.
-func (r *retries) turn() {
-	now := time.Now()
-	st := r.source.Status()
-	held := r.source.outstanding()
-	r.mu.Lock()
-	if st.Bound && st.Pending+st.AckPending > 0 {
-		r.active = later(r.active, now.Add(lendFor))
-	}
-	active := now.Before(r.active) && !r.stopping
-	r.mu.Unlock()
-	switch {
-	case active:
-		r.main.lend(r.source.cfg.Concurrency, r.source.cfg.MaxBytes)
-	case held == 0 && r.pulls() == PullNothing:
-		r.main.lend(0, 0)
-	}
-	r.follow(active && r.main.within())
-}
-
-// follow lets the retry stream be pulled from as the stream is.
-func (r *retries) follow(may bool) {
-	want := PullNothing
-	if may {
-		want = r.main.pullsNow()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if want != r.pulling {
-		r.pulling = want
-		r.source.Pull(want)
-	}
-}
-
-// pullChanged is told that the stream is pulled from in another way.
-func (r *retries) pullChanged(much Pulling) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if much < r.pulling {
-		r.pulling = much
-		r.source.Pull(much)
-		return
-	}
-	r.nudge()
-}
-
-func (r *retries) movedSoFar() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.moved
-}
-
-func (r *retries) pulls() Pulling {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pulling
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// olderThan reports whether the server is of an older version.
-func (c *Conn) olderThan(major, minor int) bool {
-	text, _, _ := strings.Cut(c.nc.ConnectedServerVersion(), "-")
-	parts := strings.Split(text, ".")
-	if len(parts) < 2 {
-		return true
-	}
-	a, err1 := strconv.Atoi(parts[0])
-	b, err2 := strconv.Atoi(parts[1])
-	return err1 != nil || err2 != nil || a < major || a == major && b < minor
 }
 
 // stopPulling ends the pulling from the retry stream; nothing more is moved there.
@@ -351,4 +206,10 @@ func (r *retries) takeReady() *Message {
 	m := r.deferred[0]
 	r.deferred = r.deferred[1:]
 	return m
+}
+
+func (r *retries) movedSoFar() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.moved
 }

@@ -2,7 +2,9 @@ package jetstream
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -167,6 +169,132 @@ func TestKilledInTheRetryStream(t *testing.T) {
 	}
 }
 
+// The durable of the retry stream is made anew after the end of a message was stored there, and before the copy was acked: the
+// delivery that follows, which counts from one again, is acked without a call.
+func TestRetryDurableMadeAnew(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	b.moved(b.next(), time.Second)
+	m := b.next()
+	r := b.source.retries
+	b.must(nil, r.publish(b.ctx, r.over(m)))
+	b.must(nil, b.js.DeleteConsumer(b.ctx, RetryStream, r.source.cfg.Durable))
+	b.nothingUntil("the delivery that follows is acked", func() bool { return len(b.stored("due")) == 0 })
+}
+
+// The retry stream is deleted while a message of it is at the app, and nobody makes it again: a stop does not wait for it.
+func TestRetryStreamDeleted(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	b.moved(b.next(), time.Second)
+	m := b.next()
+	r := b.source.retries
+	r.mu.Lock()
+	r.wanted = false // as where it is not to be made
+	r.mu.Unlock()
+	b.must(nil, b.js.DeleteStream(b.ctx, RetryStream))
+	m.Ack()
+	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	defer cancel()
+	b.source.StopPulling(ctx)
+	if n := b.source.Flush(ctx); n != 0 || ctx.Err() != nil {
+		t.Errorf("%d verdicts are not confirmed, %v", n, ctx.Err())
+	}
+	if _, err := b.js.Stream(b.ctx, RetryStream); err == nil {
+		t.Error("there is a retry stream")
+	}
+}
+
+// Nothing is moved into a retry stream that drops what waits in it, and what is there is delivered.
+func TestRetryStreamThatDrops(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	m := b.next()
+	b.moved(m, 3*time.Second)
+	stream, err := b.js.Stream(b.ctx, RetryStream)
+	b.must(nil, err)
+	limited := stream.CachedInfo().Config
+	limited.MaxMsgs = 1
+	b.must(b.js.UpdateStream(b.ctx, limited))
+	b.eventually("it is noticed", b.source.retries.isLossy)
+	b.publish(1)
+	b.next().Retry(time.Hour)
+	b.eventually("it waits at the durable", func() bool { return b.source.Flush(b.ctx) == 0 && b.info().NumAckPending == crowd+1 })
+	if again := b.next(); again.Sequence != m.Sequence || again.Delivered != 2 {
+		t.Errorf("message %d came, delivery %d", again.Sequence, again.Delivered)
+	}
+}
+
+// That a message is done is kept for longer than the durable waits to deliver it again.
+func TestDoneIsKeptForTheAckWait(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.must(b.js.CreateConsumer(b.ctx, "S", natsjs.ConsumerConfig{Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, AckWait: 3 * time.Hour, MaxAckPending: 10}))
+	b.runRetrying(b.retryConfig())
+	b.publish(1)
+	if ttl := b.source.retries.over(b.next()).Header.Get("Nats-TTL"); ttl != "6h0m0s" {
+		t.Errorf("it is kept for %s", ttl)
+	}
+}
+
+// A verdict over a message of the retry stream that could not be stored is told at a stop.
+func TestEndThatIsNotStored(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+	b.moved(b.next(), time.Second)
+	m := b.next()
+	b.server.Shutdown()
+	m.Ack()
+	ctx, cancel := context.WithTimeout(b.ctx, 200*time.Millisecond)
+	defer cancel()
+	if n := b.source.Flush(ctx); n != 1 {
+		t.Errorf("%d verdicts are not confirmed, want 1", n)
+	}
+}
+
+// What waits in the retry stream is delivered also after it was turned off, or with one lease in all, which it then has in turn with
+// the stream.
+func TestRetryStreamNotUsedAnyMore(t *testing.T) {
+	for _, leases := range []int{8, 1} {
+		t.Run(strconv.Itoa(leases), func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.runRetrying(b.retryConfig())
+			b.crowd()
+			b.publish(1)
+			m := b.next()
+			b.moved(m, 2*time.Second)
+			b.stop()
+			cfg := b.retryConfig()
+			if cfg.RetryStream.Enabled = leases == 1; leases == 1 {
+				cfg.Concurrency, cfg.Prefetch = 1, 0
+			}
+			b.runRetrying(cfg)
+			again := b.next()
+			if again.Sequence != m.Sequence || again.Delivered != 2 {
+				t.Fatalf("message %d came, delivery %d", again.Sequence, again.Delivered)
+			}
+			b.publish(1)
+			again.Retry(2 * time.Second)
+			came := map[uint64]uint64{}
+			for range 2 {
+				m := b.next()
+				came[m.Sequence] = m.Delivered
+				m.Ack()
+			}
+			if want := map[uint64]uint64{m.Sequence: 3, m.Sequence + 1: 1}; !maps.Equal(came, want) {
+				t.Errorf("came %v, want %v", came, want)
+			}
+		})
+	}
+}
+
 // Of two copies that are due of one message the later one counts.
 func TestLaterCopyCounts(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
@@ -294,8 +422,8 @@ func TestDeliveryThatIsPutOff(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	b.runRetrying(b.retryConfig())
 	b.publish(2)
-	for range 2 {
-		b.next().Nak(10 * time.Millisecond)
+	for _, m := range []*Message{b.next(), b.next()} { // both, before one of them comes again
+		m.Nak(10 * time.Millisecond)
 	}
 	r := b.source.retries
 	blind := func(until time.Time) {

@@ -35,12 +35,14 @@ type Source struct {
 
 	ready chan *Message // leased, nobody works on them yet
 	kick  chan struct{} // wakes the serving loop
+	post  chan struct{} // wakes who sends the outbox
 
 	mu        sync.Mutex
 	bound     *binding              // nil while there is no durable to serve
 	leases    map[uint64]*Message   // by stream sequence, until the verdict is confirmed
 	touched   touchList             // the leases that are kept alive, least recently touched first
 	settling  map[*Message]struct{} // verdicts that are not confirmed yet
+	outbox    []*Message            // those of them that were just decided
 	bytes     int64                 // of all leases
 	width     int                   // how many leases are allowed now
 	expires   time.Duration         // how long a pull request waits at the server
@@ -51,7 +53,9 @@ type Source struct {
 	notBefore time.Time       // no pull request before then
 	stopped   bool            // no more pulling
 	highest   uint64          // consumer sequence seen
+	onlyOne   bool            // all deliveries of the durable since it was bound to came here, at the last look
 	counted   uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
+	heard     time.Time       // when something last came for a pull request
 	tooBig    int64           // a message did not fit this many free bytes
 	evidence  time.Time       // when the durable was last known to be the one bound to
 	suspect   bool            // the durable may have been made anew: look before anything else is done
@@ -68,6 +72,7 @@ type Source struct {
 	parked    int    // messages that waited for a retry at the last look, or were leased by others
 	naks      int    // messages put off since
 	most      uint64 // the highest stream sequence delivered in the life of the stream
+	before    uint64 // the same, when the durable was bound to or may have lost state last
 
 	// A source has one of them at most.
 	retries *retries // where its messages wait for a retry; nil if at the durable
@@ -96,6 +101,8 @@ type Status struct {
 	Pending    uint64 // not yet delivered
 	AckPending uint64 // delivered and not settled, by any client of the durable
 	Moved      uint64 // messages moved to the retry stream so far
+	// MaxAckPending is the durable's limit on AckPending; 0 means none, or not known.
+	MaxAckPending int
 }
 
 // NewSource prepares to serve a durable. It starts nothing: see Run.
@@ -104,6 +111,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		conn: conn, cfg: cfg, log: log,
 		ready:    make(chan *Message, 2*(cfg.Concurrency+cfg.Prefetch)),
 		kick:     make(chan struct{}, 1),
+		post:     make(chan struct{}, 1),
 		leases:   map[uint64]*Message{},
 		settling: map[*Message]struct{}{},
 		width:    1,
@@ -112,8 +120,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 	s.touched.init()
 	if cfg.Ordered {
 		s.order = &order{}
-	}
-	if cfg.RetryStream.Enabled && s.limit() > 1 {
+	} else if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
 	}
 	s.status.Store(&Status{Detail: "starting"})
@@ -255,8 +262,8 @@ func (s *Source) StopPulling(ctx context.Context) {
 // Flush waits until every verdict is confirmed, or ctx ends. It returns how many are not.
 func (s *Source) Flush(ctx context.Context) (unconfirmed int) {
 	if s.retries != nil {
-		s.retries.flush(ctx)
-		defer func() { unconfirmed += s.retries.source.Flush(ctx) }()
+		left := s.retries.flush(ctx)
+		defer func() { unconfirmed += left + s.retries.source.Flush(ctx) }()
 	}
 	s.mu.Lock()
 	if len(s.settling) == 0 {
@@ -289,10 +296,11 @@ func (s *Source) Run(ctx context.Context) error {
 			_ = sub.Unsubscribe() // fails only on a connection that is closed
 		}
 	}()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { s.sendDecided(ctx) })
 	if s.retries != nil {
-		var retrying sync.WaitGroup
-		defer retrying.Wait()
-		retrying.Go(func() { s.retries.run(ctx) })
+		beside.Go(func() { s.retries.run(ctx) })
 	}
 	for {
 		b := s.bind(ctx)
@@ -439,8 +447,9 @@ func (s *Source) open(b *binding) {
 	if s.lastSeen != nil && !s.lastSeen.stream.Equal(b.incarnation.stream) {
 		s.most = 0
 	}
+	s.before = s.most
 	s.lastSeen = &lastSeen{stream: b.incarnation.stream, floor: b.info.AckFloor.Stream}
-	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0))})
+	s.status.Store(&Status{Bound: true, Pending: b.info.NumPending, AckPending: uint64(max(b.info.NumAckPending, 0)), MaxAckPending: max(b.info.Config.MaxAckPending, 0)})
 	s.refill()
 }
 
@@ -516,12 +525,17 @@ func (s *Source) look(ctx context.Context) {
 	default:
 		s.suspect, s.looked, s.evidence = false, true, time.Now()
 		s.bound.info, s.refused = info, refusal(info)
+		detail := s.refused
+		if detail == "" && s.pullDenied() {
+			detail = "the user may not pull: no permission to publish to " + s.nextSubject()
+		}
 		s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
 		s.status.Store(&Status{
-			Bound: s.refused == "", Detail: s.refused,
-			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)),
+			Bound: detail == "", Detail: detail,
+			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)), MaxAckPending: max(info.Config.MaxAckPending, 0),
 		})
 		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), 0
+		s.onlyOne = info.Delivered.Consumer <= s.counted
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)
 		s.gather(info, asked)
@@ -550,8 +564,10 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 	for _, l := range s.lanes {
 		l.floor = 0
 	}
+	s.before = s.most
 	for _, m := range s.held {
 		if !m.released {
+			m.seenBefore = true // as far as can be known
 			s.offer(m)
 		}
 	}
@@ -561,7 +577,7 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 func (s *Source) connectionChanged(connected bool) {
 	s.mu.Lock()
 	if s.bound != nil {
-		s.suspect = true
+		s.suspect, s.before = true, s.most
 		s.unsettled()
 		for _, l := range s.lanes {
 			if l.open > 0 && !l.doubted {

@@ -30,7 +30,7 @@ var build = sync.OnceValues(func() (string, error) {
 
 // process is a sidecar in a process of its own.
 type process struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	log   *logLines
 	ended chan struct{} // closed when it has ended
@@ -51,7 +51,7 @@ func (w *world) environment(more ...string) []string {
 }
 
 // start runs the binary, configured by the environment alone.
-func start(t *testing.T, env ...string) *process {
+func start(t testing.TB, env ...string) *process {
 	t.Helper()
 	path, err := build()
 	if err != nil {

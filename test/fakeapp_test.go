@@ -166,6 +166,16 @@ func (a *fakeApp) down() {
 	eventually(a.t, func() bool { return a.inFlight() == 0 }, text("the app's calls to end"))
 }
 
+// close stops listening, and lets what is being answered end.
+func (a *fakeApp) close() {
+	a.mu.Lock()
+	s := a.server
+	a.mu.Unlock()
+	ctx, cancel := within()
+	defer cancel()
+	_ = s.Shutdown(ctx)
+}
+
 // ServeHTTP is the app.
 func (a *fakeApp) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {

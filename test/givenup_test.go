@@ -1,6 +1,7 @@
 package test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +108,28 @@ func TestManageNoneMakesNoAdvisoryStream(t *testing.T) {
 		t.Error("it was made")
 	}
 	w.balance()
+}
+
+// What waits in the retry stream is not dead-lettered because the ack at the durable was lost and the server gave up on it.
+func TestGivenUpAfterItWasMoved(t *testing.T) {
+	w := newWorld(t)
+	w.durableOf(limited, func(c *natsjs.ConsumerConfig) { c.MaxAckPending = 10 })
+	w.app.on(always(reply{status: 503}))
+	w.running(narrow(time.Hour))
+	const bad = 20
+	for range bad {
+		w.publish("orders.new", "x")
+	}
+	eventually(t, func() bool { return w.consumer(durable).NumAckPending+w.waiting() == bad && w.waiting() > 0 }, text("some are moved"))
+	moved := w.read(retryStream)[0].subject
+	moved = moved[strings.LastIndex(moved, ".")+1:]
+	w.must(w.nc.Publish("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."+stream+"."+durable,
+		[]byte(`{"stream":"`+stream+`","consumer":"`+durable+`","stream_seq":`+moved+`,"deliveries":2,"timestamp":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)))
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.LastSeq == 1 }, text("the advisory is kept"))
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.Msgs == 0 }, text("the advisory is handled"))
+	if n := len(w.dead()); n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
 }
 
 // What the app accepted is not dead-lettered because its ack was lost and the server gave up on it.

@@ -13,6 +13,15 @@ import (
 func (w *world) rawPublish(subject, block, body string) uint64 {
 	w.t.Helper()
 	before := w.streamInfo(stream).State.LastSeq
+	w.rawPublishTo(subject, block, body)
+	eventually(w.t, func() bool { return w.streamInfo(stream).State.LastSeq == before+1 }, text("the message to be stored"))
+	w.stored(before + 1)
+	return before + 1
+}
+
+// rawPublishTo publishes so to a subject of any stream, which has it when this returns, or soon after.
+func (w *world) rawPublishTo(subject, block, body string) {
+	w.t.Helper()
 	nc, err := net.Dial("tcp", strings.TrimPrefix(w.urls[0], "nats://"))
 	w.must(err)
 	defer nc.Close()
@@ -25,9 +34,6 @@ func (w *world) rawPublish(subject, block, body string) uint64 {
 			w.t.Fatal(in.Text())
 		}
 	}
-	eventually(w.t, func() bool { return w.streamInfo(stream).State.LastSeq == before+1 }, text("the message to be stored"))
-	w.stored(before + 1)
-	return before + 1
 }
 
 func headerBlock(lines ...string) string {

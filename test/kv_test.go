@@ -363,7 +363,7 @@ func TestSharedDedupeOverAnOutage(t *testing.T) {
 	w.nats.Shutdown()
 	close(open)
 	eventually(t, func() bool { return w.app.inFlight() == 0 }, text("eight answers"))
-	time.Sleep(1500 * time.Millisecond)
+	throughout(t, 1500*time.Millisecond, func() bool { return w.app.count() == 8 }, text("nothing is called while NATS is away, for longer than the ack wait"))
 	w.must(w.nats.Restart())
 	w.balance()
 	eventually(t, func() bool { return w.keys() == 8 }, func() string { return fmt.Sprintf("eight keys, %d", w.keys()) })

@@ -26,7 +26,7 @@ func (r running) header(s style) string {
 	row("NATS", r.nats, r.kept())
 	row("stream", r.source.name, clean(strings.Join(r.source.subjects, ", "))+", dead letters go to "+r.dlq)
 	row("app", r.app, r.appIs())
-	row("admin", "http://"+r.admin, "/readyz, /metrics")
+	row("admin", "http://"+r.admin, "web page; /readyz, /metrics")
 	if r.adminBusy != "" {
 		fmt.Fprintf(&b, "          %s\n", s.paint(yellow, r.adminBusy))
 	}
@@ -71,7 +71,7 @@ func (r running) commands() []string {
 	if !r.own {
 		all = append(all, publish+`'{"total":-1}'`)
 	}
-	return append(all, fmt.Sprintf("nats -s %s stream view %s", r.nats, r.dlq))
+	return append(all, "go run ./cmd/sidecar dlq list --admin http://"+r.admin)
 }
 
 // production are the lines of one command.

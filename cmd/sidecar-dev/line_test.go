@@ -17,8 +17,8 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// terminal is a style for a terminal of so many columns.
-func terminal(columns int) style {
+// onTerminal is a style for a terminal of so many columns.
+func onTerminal(columns int) style {
 	return style{colour: true, glyphs: true, columns: func() int { return columns }}
 }
 
@@ -54,7 +54,7 @@ var sgr = regexp.MustCompile("\x1b\\[[0-9]+m")
 // TestLinesOnATerminal holds that nothing wraps, that columns are aligned, and that colours end with their line.
 func TestLinesOnATerminal(t *testing.T) {
 	for _, columns := range []int{80, 100} {
-		l := lines{style: terminal(columns), dlq: "ORDERS_DLQ", max: 4}
+		l := lines{style: onTerminal(columns), dlq: "ORDERS_DLQ", max: 4}
 		all := []string{l.head()}
 		for i := range settled {
 			all = append(all, l.settled(noon, &settled[i], 0))
@@ -81,7 +81,7 @@ func TestLinesOnATerminal(t *testing.T) {
 }
 
 func TestLineOfOthersIsClean(t *testing.T) {
-	l := lines{style: terminal(200), dlq: "D", max: 4}
+	l := lines{style: onTerminal(200), dlq: "D", max: 4}
 	line := l.settled(noon, &pipeline.Settled{Subject: "a.\x1b[2J", Result: pipeline.ResultRetry, Error: "\u202e\r\nx\x1b]0;title\a"}, 0)
 	if text := sgr.ReplaceAllString(line, ""); strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%q", text)

@@ -128,7 +128,7 @@ func TestHeaderOfOwnApp(t *testing.T) {
 		source: source{name: "S", subjects: []string{"it's.>"}}, dlq: "S_DLQ", store: store{dir: "/keep\x1b"}, own: true,
 	}
 	text := r.header(style{})
-	for _, want := range []string{"http://redacted@127.0.0.1:8080  your app\n", `kept in /keep\x1b`, "cannot have it", `pub 'it'\''s.created' '{"order":"mine"}'`, "stream view S_DLQ\n"} {
+	for _, want := range []string{"http://redacted@127.0.0.1:8080  your app\n", `kept in /keep\x1b`, "cannot have it", `pub 'it'\''s.created' '{"order":"mine"}'`, "web page; /readyz", "dlq list --admin http://127.0.0.1:9090\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks %q:\n%s", want, text)
 		}

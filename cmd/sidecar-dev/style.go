@@ -3,12 +3,12 @@ package main
 import (
 	"io"
 	"os"
-	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/jetsidecar/jetsidecar/internal/terminal"
 )
 
 // Colours, as the parameters of the terminal's SGR command.
@@ -104,29 +104,10 @@ func pad(text string, n int) string {
 // maxClean bounds a text of others, in bytes.
 const maxClean = 1 << 10
 
-// clean is a text of others with everything escaped that a terminal could take for a command or that would change how
-// the rest of the line reads.
+// clean is a text of others, made safe for a terminal and not too long.
 func clean(text string) string {
-	cut := len(text) > maxClean
-	if cut {
-		text = text[:maxClean]
+	if len(text) > maxClean {
+		return terminal.Clean(text[:maxClean]) + "..."
 	}
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b.WriteString(`\x` + strconv.FormatUint(uint64(text[0])|0x100, 16)[1:])
-		case unicode.IsPrint(r):
-			b.WriteString(text[:size])
-		default:
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		text = text[size:]
-	}
-	if cut {
-		b.WriteString("...")
-	}
-	return b.String()
+	return terminal.Clean(text)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 const (
@@ -28,7 +29,6 @@ redacted.
 	policyHelp = `Prints for each consumer how long a message waits before each attempt, and
 what each HTTP status means; with the limits that Retry-After and age set.
 ` + configNote
-	dlqHelp    = "Not supported yet.\n"
 	healthHelp = `Asks /livez of the configured admin.listen, for a container's health check.
 Needs admin.listen only: the rest of the configuration may be missing or wrong.
 Exits 0 if the sidecar there is alive, 1 if it is not or admin.listen cannot be
@@ -38,14 +38,18 @@ read, 2 if the command line is wrong.
 
 // help answers sidecar --help and sidecar help [COMMAND].
 func help(args []string, s streams) int {
-	all := commands()
+	all, name := commands(), ""
+	var found *command
 	for _, arg := range args {
 		if i := slices.IndexFunc(all, func(c command) bool { return c.name == arg }); i >= 0 {
-			commandUsage(s.out, all[i])
-			return exitOK
+			name, found, all = strings.TrimPrefix(name+" "+arg, " "), &all[i], all[i].subs
 		}
 	}
-	usage(s.out, all)
+	if found == nil {
+		usage(s.out, all)
+	} else {
+		commandUsage(s.out, name, *found)
+	}
 	return exitOK
 }
 
@@ -57,8 +61,9 @@ func usage(w io.Writer, all []command) {
 	fmt.Fprint(w, "\nRun 'sidecar COMMAND --help' for more about a command.\nExit codes: 0 clean stop, 1 failure at run time, 2 usage or configuration error.\n")
 }
 
-func commandUsage(w io.Writer, c command) {
-	line := "Usage: sidecar " + c.name
+// commandUsage writes the help of a command; name is how it is called.
+func commandUsage(w io.Writer, name string, c command) {
+	line := "Usage: sidecar " + name
 	if c.args != "" {
 		line += " " + c.args
 	}

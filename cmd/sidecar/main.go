@@ -24,11 +24,12 @@ func main() {
 
 // Main runs the command line of the process and returns its exit code.
 func Main() int {
-	return dispatch(os.Args[1:], streams{out: os.Stdout, err: os.Stderr, environ: os.Environ()})
+	return dispatch(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()})
 }
 
 // streams is what a command reads and writes.
 type streams struct {
+	in       io.Reader
 	out, err io.Writer
 	environ  []string // in the form of os.Environ
 }
@@ -51,17 +52,18 @@ type command struct {
 	args  string // for its usage line
 	long  string
 	run   func(c command, args []string, s streams) int
+	subs  []command // instead of run
 }
 
 func commands() []command {
 	return []command{
-		{"run", "deliver messages until SIGTERM or SIGINT", "[-c FILE]", runHelp, runMain},
-		{"check", "validate the configuration; --connect also checks NATS and the app", "[-c FILE] [--connect]", checkHelp, checkMain},
-		{"config", "print the effective configuration, or with --schema its JSON Schema", "[-c FILE] [--schema]", configHelp, configMain},
-		{"policy", "print the retry schedule and the status table of each consumer", "[-c FILE]", policyHelp, policyMain},
-		{"dlq", "work with dead letters (not supported yet)", "list|show|replay|rm|stats", dlqHelp, dlqMain},
-		{"healthcheck", "ask the running sidecar whether it is alive", "[-c FILE]", healthHelp, healthMain},
-		{"version", "print version, commit and Go version", "", "", versionMain},
+		{name: "run", short: "deliver messages until SIGTERM or SIGINT", args: "[-c FILE]", long: runHelp, run: runMain},
+		{name: "check", short: "validate the configuration; --connect also checks NATS and the app", args: "[-c FILE] [--connect]", long: checkHelp, run: checkMain},
+		{name: "config", short: "print the effective configuration, or with --schema its JSON Schema", args: "[-c FILE] [--schema]", long: configHelp, run: configMain},
+		{name: "policy", short: "print the retry schedule and the status table of each consumer", args: "[-c FILE]", long: policyHelp, run: policyMain},
+		{name: "dlq", short: "list, show, count, replay and remove dead letters", args: "list|show|stats|replay|rm", long: dlqHelp, subs: dlqCommands()},
+		{name: "healthcheck", short: "ask the running sidecar whether it is alive", args: "[-c FILE]", long: healthHelp, run: healthMain},
+		{name: "version", short: "print version, commit and Go version", args: "", long: "", run: versionMain},
 	}
 }
 
@@ -81,22 +83,52 @@ func dispatch(args []string, s streams) int {
 	}
 	i := slices.IndexFunc(all, func(c command) bool { return c.name == name })
 	if i < 0 {
-		return unknownCommand(name, all, s)
+		return unknownCommand("", name, all, s)
 	}
-	if slices.ContainsFunc(args[1:], isHelp) {
-		commandUsage(s.out, all[i])
+	c, rest := all[i], args[1:]
+	if len(c.subs) > 0 {
+		return dispatchSub(c, rest, s)
+	}
+	if slices.ContainsFunc(rest, isHelp) {
+		commandUsage(s.out, c.name, c)
 		return exitOK
 	}
-	return all[i].run(all[i], args[1:], s)
+	return c.run(c, rest, s)
+}
+
+// dispatchSub runs the command below c that args name.
+func dispatchSub(c command, args []string, s streams) int {
+	i := -1
+	if len(args) > 0 {
+		i = slices.IndexFunc(c.subs, func(sub command) bool { return sub.name == args[0] })
+	}
+	switch {
+	case i >= 0 && slices.ContainsFunc(args[1:], isHelp):
+		commandUsage(s.out, c.name+" "+c.subs[i].name, c.subs[i])
+		return exitOK
+	case i >= 0:
+		return c.subs[i].run(c.subs[i], args[1:], s)
+	case len(args) == 0:
+		commandUsage(s.err, c.name, c)
+		return exitUsage
+	case slices.ContainsFunc(args, isHelp):
+		commandUsage(s.out, c.name, c)
+		return exitOK
+	case args[0] == "help":
+		return help(append([]string{c.name}, args[1:]...), s)
+	default:
+		return unknownCommand(c.name+" ", args[0], c.subs, s)
+	}
 }
 
 func isHelp(arg string) bool {
 	return arg == "-h" || arg == "-help" || arg == "--help"
 }
 
-func unknownCommand(name string, all []command, s streams) int {
+// unknownCommand complains of a name; parent is the command before it, with a blank.
+func unknownCommand(parent, name string, all []command, s streams) int {
 	if strings.HasPrefix(name, "-") {
-		fmt.Fprintf(s.err, "sidecar: a command comes first, as in: sidecar run %s\n", name)
+		fmt.Fprintf(s.err, "sidecar: a command comes first, as in: sidecar %s%s %s\n", parent, all[0].name, name)
 	} else {
 		var names []string
 		for _, c := range all {
@@ -106,8 +138,8 @@ func unknownCommand(name string, all []command, s streams) int {
 		if best := config.Near(name, names); best != "" {
 			hint = fmt.Sprintf("; did you mean %q?", best)
 		}
-		fmt.Fprintf(s.err, "sidecar: unknown command %q%s\n", name, hint)
+		fmt.Fprintf(s.err, "sidecar: unknown command %q%s\n", parent+name, hint)
 	}
-	fmt.Fprintln(s.err, "Run 'sidecar --help' for the commands.")
+	fmt.Fprintf(s.err, "Run 'sidecar %s--help' for the commands.\n", parent)
 	return exitUsage
 }

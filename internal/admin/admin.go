@@ -1,15 +1,17 @@
-// Package admin answers how the sidecar is: health and readiness for the orchestrator, metrics, and profiles if asked for.
+// Package admin answers how the sidecar is: health and readiness for the orchestrator, metrics, profiles if asked for, and for
+// people a web page and the API it uses, which also show the dead letters and change them.
 package admin
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,20 +29,34 @@ const (
 
 // Options are what a Server is made of.
 type Options struct {
-	Config  config.Admin
-	Ready   func() Readiness // asked at each /readyz, from any goroutine
-	Metrics http.Handler     // GET /metrics
-	Log     *slog.Logger
+	Config    config.Admin
+	Ready     func() Readiness // asked at each /readyz, from any goroutine
+	Metrics   http.Handler     // GET /metrics
+	Consumers []Consumer
+	Letters   Letters
+	Changes   Changes
+	Version   string
+	Log       *slog.Logger
+	// HistoryStep is the time between two points of the history, of which there are 60; 0 is 5 s. Rates are over 12 steps.
+	HistoryStep time.Duration
 }
 
 // Server is the admin listener's.
 type Server struct {
-	config  config.Admin
-	ready   func() Readiness
-	metrics http.Handler
-	log     *slog.Logger
+	config    config.Admin
+	ready     func() Readiness
+	metrics   http.Handler
+	consumers []*watched
+	letters   Letters
+	changes   Changes
+	version   string
+	log       *slog.Logger
+	step      time.Duration
 
 	loopback atomic.Bool // the listener being served is reached from this machine only
+	hub      hub
+
+	streams, reads, changing jobs // requests by kind
 }
 
 // New builds a Server. It starts nothing: see Serve.
@@ -48,13 +64,55 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{config: o.Config, ready: o.Ready, metrics: o.Metrics, log: o.Log}
+	s := &Server{
+		config: o.Config, ready: o.Ready, metrics: o.Metrics, letters: o.Letters, changes: o.Changes, version: o.Version, log: o.Log,
+		step: o.HistoryStep,
+	}
+	if s.step == 0 {
+		s.step = historyStep
+	}
+	for _, c := range o.Consumers {
+		s.consumers = append(s.consumers, &watched{Consumer: c, schedule: scheduleOf(c.Config)})
+	}
+	return s
 }
 
-// Serve answers requests on ln until ctx ends; those then under way get 2 s to end. It closes ln. It returns nil
-// after ctx ended, and otherwise why it could not go on.
+// Serve answers requests on ln until ctx ends; those then under way get 2 s to end, but for those of the API, which end at
+// once. It closes ln. It returns nil after ctx ended, and otherwise why it could not go on.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.loopback.Store(isLoopback(ln.Addr()))
+	watching, unwatch := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watch(watching) })
+	defer s.join()
+	defer watch.Wait()
+	defer unwatch()
+	err := s.serve(ctx, ln)
+	s.StopLong()
+	return err
+}
+
+// StopLong ends event streams, replays and removals, and refuses new ones: the sidecar is stopping. What else there is goes on.
+func (s *Server) StopLong() {
+	s.streams.stop()
+	s.reads.stop()
+	s.changing.stop()
+}
+
+// join waits for the requests of the API, at most 2 s: a replay that waits for the app's answer is as safe as when it is killed.
+func (s *Server) join() {
+	limit := time.NewTimer(stopTimeout)
+	defer limit.Stop()
+	for _, j := range []*jobs{&s.streams, &s.reads, &s.changing} {
+		select {
+		case <-j.idle():
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	server := &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: headerTimeout,
@@ -72,6 +130,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("serve the admin listener: %w", err)
 	case <-ctx.Done():
 	}
+	s.StopLong()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
@@ -101,42 +160,31 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/livez", livez)
 	mux.HandleFunc("/readyz", s.readyz)
 	mux.HandleFunc("/{$}", s.index)
+	mux.HandleFunc("/assets/{name}", s.asset)
 	if s.metrics != nil {
 		mux.Handle("/metrics", s.metrics)
 	}
 	if s.config.PProf {
 		mux.Handle("/debug/pprof/", s.private(profiles()))
 	}
+	mux.Handle("/api/", s.api())
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "no such path; / lists what there is", http.StatusNotFound)
+		http.Error(w, "no such path", http.StatusNotFound)
 	})
 	return plain(mux)
 }
 
-// plain sets the headers of every answer and refuses what changes things: nothing here does.
+// plain sets the headers of every answer and refuses what changes things: only the API does.
 func plain(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if !strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	io.WriteString(w, "jetsidecar\n\n"+
-		"/livez    200 while the process works\n"+
-		"/readyz   200 when everything it needs is there, with the checks as JSON\n")
-	if s.metrics != nil {
-		io.WriteString(w, "/metrics  for Prometheus\n")
-	}
-	if s.config.PProf {
-		io.WriteString(w, "/debug/pprof/  Go profiles\n")
-	}
 }

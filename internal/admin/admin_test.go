@@ -51,7 +51,7 @@ func TestRoutes(t *testing.T) {
 		{"DELETE", "/readyz", 405, "text/plain; charset=utf-8", "only GET and HEAD"},
 		{"GET", "/metrics", 200, "", "metrics here"},
 		{"PUT", "/metrics", 405, "", "only GET and HEAD"},
-		{"GET", "/", 200, "text/plain; charset=utf-8", "/readyz"},
+		{"GET", "/", 403, "text/plain; charset=utf-8", "/readyz"}, // not on a loopback listener, and no token
 		{"GET", "/nothing", 404, "text/plain; charset=utf-8", "no such path"},
 		{"GET", "/livez/more", 404, "text/plain; charset=utf-8", "no such path"},
 		{"POST", "/nothing", 405, "", "only GET and HEAD"},
@@ -239,12 +239,12 @@ func TestProfilesArePrivate(t *testing.T) {
 		{"listener for others, some token", "", true, "127.0.0.1:9090", "Bearer x", 403},
 		{"token", "secret", true, "sidecar.example", "Bearer secret", 200},
 		{"token, scheme in small letters", "secret", true, "sidecar.example", "bearer secret", 200},
-		{"no token", "secret", false, "127.0.0.1", "", 403},
-		{"wrong token", "secret", false, "127.0.0.1", "Bearer secret2", 403},
-		{"start of the token", "secret", false, "127.0.0.1", "Bearer secre", 403},
-		{"empty token", "secret", false, "127.0.0.1", "Bearer ", 403},
-		{"other scheme", "secret", false, "127.0.0.1", "Basic secret", 403},
-		{"no scheme", "secret", false, "127.0.0.1", "secret", 403},
+		{"no token", "secret", false, "127.0.0.1", "", 401},
+		{"wrong token", "secret", false, "127.0.0.1", "Bearer secret2", 401},
+		{"start of the token", "secret", false, "127.0.0.1", "Bearer secre", 401},
+		{"empty token", "secret", false, "127.0.0.1", "Bearer ", 401},
+		{"other scheme", "secret", false, "127.0.0.1", "Basic secret", 401},
+		{"no scheme", "secret", false, "127.0.0.1", "secret", 401},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := options()

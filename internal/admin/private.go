@@ -10,21 +10,11 @@ import (
 	"strings"
 )
 
-// private lets in who has the token. Without a token set: who asks on this machine, for a host name of this machine.
-// (A web page elsewhere can have its own name resolve to 127.0.0.1; the browser then sends that name.)
+// private lets in who may see inside: see guard. Refusals are text, as everything here is.
 func (s *Server) private(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case s.config.Token != "":
-			if !hasToken(r, s.config.Token) {
-				http.Error(w, "needs Authorization: Bearer with admin.token", http.StatusForbidden)
-				return
-			}
-		case !s.loopback.Load():
-			http.Error(w, "without admin.token this is off, unless admin.listen is a loopback address", http.StatusForbidden)
-			return
-		case !loopbackHost(r.Host):
-			http.Error(w, "without admin.token only for the host localhost, 127.0.0.1 or [::1]", http.StatusForbidden)
+		if status, why := s.guard(r, true); status != 0 {
+			http.Error(w, why, status)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -13,7 +13,9 @@ import (
 	"github.com/jetsidecar/jetsidecar/dedupe"
 	"github.com/jetsidecar/jetsidecar/forward"
 	"github.com/jetsidecar/jetsidecar/internal/admin"
+	"github.com/jetsidecar/jetsidecar/internal/alert"
 	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
 	"github.com/jetsidecar/jetsidecar/internal/pipeline"
 	"github.com/jetsidecar/jetsidecar/internal/telemetry"
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -41,6 +43,9 @@ type App struct {
 	conn      *jetstream.Conn
 	client    *forward.Client
 	pipelines []*pipeline.Pipeline
+	alerts    []*alert.Watch
+	watched   []admin.Consumer // the same, with what happened in them
+	letters   []dlq.Consumer   // those of them that have a DLQ
 	admin     *admin.Server
 	listener  net.Listener
 	stopping  atomic.Bool
@@ -74,29 +79,40 @@ func New(o Options) (*App, error) {
 		Log: o.Log, Statuses: a.Statuses, AppUp: a.client.Up, NATSConnected: a.conn.Connected, Version: o.Version, Commit: o.Commit,
 	})
 	for _, c := range o.Config.Consumers {
-		p, err := a.pipeline(o, tel, c)
-		if err != nil {
+		if err := a.add(o, tel.Consumer(c.Stream, c.Durable), c); err != nil {
 			a.Close()
-			return nil, err
+			return nil, fmt.Errorf("consumer %s of stream %s: %w", c.Durable, c.Stream, err)
 		}
-		a.pipelines = append(a.pipelines, p)
 	}
-	a.admin = admin.New(admin.Options{Config: o.Config.Admin, Ready: a.Ready, Metrics: tel.Handler(), Log: o.Log})
+	letters := dlq.New(dlq.Options{Conn: a.conn, Consumers: a.letters, App: a.client, Log: o.Log})
+	a.admin = admin.New(admin.Options{
+		Config: o.Config.Admin, Ready: a.Ready, Metrics: tel.Handler(), Consumers: a.watched, Letters: letters, Changes: letters,
+		Version: o.Version, Log: o.Log,
+	})
 	return a, nil
 }
 
-// pipeline builds one consumer's.
-func (a *App) pipeline(o Options, tel *telemetry.Telemetry, c config.Consumer) (*pipeline.Pipeline, error) {
+// add builds one consumer's pipeline, and notes it for who looks at it and at its dead letters.
+func (a *App) add(o Options, activity *telemetry.Consumer, c config.Consumer) error {
 	target, err := a.client.Target(c.Method, c.Path)
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s of stream %s: %w", c.Durable, c.Stream, err)
+		return err
 	}
 	cfg, err := pipelineConfig(c, o.Config.ShutdownTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s of stream %s: %w", c.Durable, c.Stream, err)
+		return err
 	}
+	p := a.pipeline(o, cfg, target, activity, c)
+	a.pipelines = append(a.pipelines, p)
+	a.watched = append(a.watched, admin.Consumer{Config: c, Pipeline: p, Activity: activity})
+	dead, err := letters(c, a.client)
+	dead.Remember = p.Remember
+	a.letters = append(a.letters, dead)
+	return err
+}
+
+func (a *App) pipeline(o Options, cfg pipeline.Config, target *forward.Target, observer pipeline.Observer, c config.Consumer) *pipeline.Pipeline {
 	log := o.Log.With(slog.String("stream", c.Stream), slog.String("consumer", c.Durable))
-	var observer pipeline.Observer = tel.Consumer(c.Stream, c.Durable)
 	if o.Observe != nil {
 		observer = o.Observe(c.Stream, c.Durable, observer)
 	}
@@ -108,17 +124,25 @@ func (a *App) pipeline(o Options, tel *telemetry.Telemetry, c config.Consumer) (
 	if c.Dedupe.Store == "kv" {
 		bucket = jetstream.NewBucket(a.conn, BucketConfig(c), log)
 	}
-	return pipeline.New(cfg, pipeline.Parts{
+	letters := jetstream.NewDeadLetters(a.conn, c.DLQ, c.Stream, c.Durable, log)
+	p := pipeline.New(cfg, pipeline.Parts{
 		Ready:       ready,
 		Source:      jetstream.NewSource(a.conn, SourceConfig(c), log),
-		DeadLetters: jetstream.NewDeadLetters(a.conn, c.DLQ, c.Stream, c.Durable, log),
+		DeadLetters: letters,
 		Marks:       jetstream.NewMarks(a.conn, SourceConfig(c)),
 		App:         a.client,
 		Target:      target,
 		Bucket:      bucket,
 		Observer:    observer,
 		Log:         log,
-	}), nil
+	})
+	if c.DLQ.Enabled && c.DLQ.AlertDepth > 0 {
+		a.alerts = append(a.alerts, alert.New(alertConfig(c, o.Version), alert.Parts{
+			State:  func() (uint64, bool) { s := p.Status(); return s.DLQDepth, s.DLQAlert },
+			Causes: letters.Causes, Log: log,
+		}))
+	}
+	return p
 }
 
 // AdminAddr is where the admin listener listens.
@@ -171,12 +195,18 @@ func (a *App) Run(ctx context.Context) error {
 	defer endBackground()
 
 	helpers.Go(func() { a.client.Run(background) })
+	for _, w := range a.alerts {
+		helpers.Go(func() { w.Run(background) })
+	}
 	helpers.Go(func() {
 		if err := a.admin.Serve(background, a.listener); err != nil {
 			stopRunning(fmt.Errorf("admin listener: %w", err))
 		}
 	})
-	context.AfterFunc(running, func() { a.stopping.Store(true) })
+	context.AfterFunc(running, func() {
+		a.stopping.Store(true)
+		a.admin.StopLong()
+	})
 
 	var unconfirmed atomic.Int64
 	for _, p := range a.pipelines {

@@ -5,6 +5,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/jetsidecar/jetsidecar/internal/alert"
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/pipeline"
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -20,7 +21,7 @@ func pipelineConfig(c config.Consumer, shutdown time.Duration) (pipeline.Config,
 	return pipeline.Config{
 		Stream: c.Stream, Durable: c.Durable, Concurrency: c.InFlight(), Prefetch: c.Prefetch, Rate: c.Rate,
 		Policy:          policy.Policy{MaxDeliver: c.MaxDeliver, MaxAge: c.MaxAge, Retry: c.Retry, Status: status},
-		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, Dedupe: c.Dedupe, Breaker: c.Breaker, Order: c.Order,
+		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, AlertDepth: c.DLQ.AlertDepth, Dedupe: c.Dedupe, Breaker: c.Breaker, Order: c.Order,
 	}, nil
 }
 
@@ -41,6 +42,14 @@ func SourceConfig(c config.Consumer) jetstream.ConsumerConfig {
 // BucketConfig is the part of a consumer's configuration that is about its dedupe bucket.
 func BucketConfig(c config.Consumer) jetstream.BucketConfig {
 	return jetstream.BucketConfig{Name: c.Dedupe.Bucket, TTL: c.Dedupe.TTL, Source: c.Stream, Manage: jetstream.Manage(c.Manage)}
+}
+
+// alertConfig is the part of a consumer's configuration that is about alerts on its DLQ stream.
+func alertConfig(c config.Consumer, version string) alert.Config {
+	return alert.Config{
+		Stream: c.Stream, Consumer: c.Durable, DLQStream: jetstream.DeadLetterStream(c.DLQ, c.Stream, c.Durable),
+		Threshold: c.DLQ.AlertDepth, URL: c.DLQ.AlertURL, Format: alert.Format(c.DLQ.AlertFormat), UserAgent: "jetsidecar/" + version,
+	}
 }
 
 func start(d config.DeliverPolicy) jetstream.Start {

@@ -28,7 +28,7 @@ type Config struct {
 	// Defaults holds any key of a consumer and applies to all of them, below the consumer's own keys. After
 	// loading it is already part of each consumer.
 	Defaults Consumer `koanf:"defaults"`
-	// Admin is the listener for health and metrics.
+	// Admin is the listener for health, metrics, the web page and its API.
 	Admin Admin `koanf:"admin"`
 	// Log is what is logged and how.
 	Log Log `koanf:"log"`
@@ -99,11 +99,12 @@ type Consumer struct {
 // Unsupported is the type of a key that is known and not supported yet.
 type Unsupported struct{}
 
-// Admin is the listener for health and metrics.
+// Admin is the listener for health, metrics, the web page and its API.
 type Admin struct {
-	// Listen is the address of health and metrics, host:port; port 0 takes any free port.
+	// Listen is the address of the listener, host:port; port 0 takes any free port.
 	Listen string `koanf:"listen"`
-	// Token guards /debug/pprof/: Authorization: Bearer with it is asked for. Health and metrics need none.
+	// Token guards the web page, the API and /debug/pprof/: Authorization: Bearer with it is asked for. Without it they are there
+	// on a loopback listener only. Health and metrics need none.
 	Token string `koanf:"token" secret:"file"`
 	// PProf serves Go profiles under /debug/pprof/, with the token or on a loopback listener only.
 	PProf bool `koanf:"pprof"`

@@ -60,6 +60,9 @@ func DefaultConsumer() Consumer {
 			Stream:  "{stream}_DLQ",
 			Subject: "dlq.{stream}.{consumer}.{subject}",
 			Create:  true,
+
+			AlertDepth:  100,
+			AlertFormat: "json",
 		},
 		Dedupe: dedupe.Config{
 			Store:      "memory",

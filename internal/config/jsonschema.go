@@ -25,17 +25,18 @@ type object = map[string]any
 
 // limits are the least and the most that validation takes, whatever else is configured.
 var limits = map[string]struct{ least, most any }{
-	"config.Consumer.Concurrency":         {1, 10000},
-	"config.Consumer.Prefetch":            {0, 100000},
-	"config.Consumer.MaxAckPending":       {1, nil},
-	"config.Consumer.MaxBytes":            {1, nil},
-	"config.Consumer.Replicas":            {0, 5},
-	"config.Consumer.MaxDeliver":          {0, nil},
-	"config.Consumer.Rate":                {0, nil},
-	"policy.RetryConfig.Multiplier":       {1, nil},
-	"policy.RetryConfig.Jitter":           {0, 1},
-	"policy.BreakerConfig.Failures":       {0, nil},
-	"jetstream.DeadLetterConfig.MaxBytes": {0, nil},
+	"config.Consumer.Concurrency":           {1, 10000},
+	"config.Consumer.Prefetch":              {0, 100000},
+	"config.Consumer.MaxAckPending":         {1, nil},
+	"config.Consumer.MaxBytes":              {1, nil},
+	"config.Consumer.Replicas":              {0, 5},
+	"config.Consumer.MaxDeliver":            {0, nil},
+	"config.Consumer.Rate":                  {0, nil},
+	"policy.RetryConfig.Multiplier":         {1, nil},
+	"policy.RetryConfig.Jitter":             {0, 1},
+	"policy.BreakerConfig.Failures":         {0, nil},
+	"jetstream.DeadLetterConfig.MaxBytes":   {0, nil},
+	"jetstream.DeadLetterConfig.AlertDepth": {0, nil},
 }
 
 // WriteSchema writes the JSON Schema (draft 2020-12) of the configuration. Keys that are not supported yet are

@@ -34,7 +34,7 @@ const exampleFoot = `
 defaults: {}
 
 # Known, and not supported yet: app.signing_secret, and of a consumer: format other than raw,
-# batch, dlq.alert_depth and dlq.alert_url.
+# and batch.
 `
 
 // example is the text of config.example.yaml.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +26,24 @@ func (c *checker) deadLetters(p string, one Consumer, dlq dlqNames) {
 	}
 	if one.DLQ.MaxBytes < 0 {
 		c.fault(p+".max_bytes", "must not be negative; 0 means no limit")
+	}
+	c.alert(p, one)
+}
+
+// alert checks when and where alerts are raised.
+func (c *checker) alert(p string, one Consumer) {
+	if one.DLQ.AlertDepth < 0 {
+		c.fault(p+".alert_depth", "must not be negative; 0 means no alerts")
+	}
+	if one.DLQ.AlertURL == "" {
+		return
+	}
+	u, err := url.Parse(one.DLQ.AlertURL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https":
+		c.fault(p+".alert_url", "must be a URL that begins with http:// or https://")
+	case u.Hostname() == "":
+		c.fault(p+".alert_url", "has no host")
 	}
 }
 

@@ -106,6 +106,9 @@ func (c *Cluster) Server(i int) *Server { return c.servers[i] }
 // Stop stops server i and waits until it is down. It waits for no new leader: see Await.
 func (c *Cluster) Stop(i int) { c.servers[i].Shutdown() }
 
+// Retire lets server i go down in lame-duck mode.
+func (c *Cluster) Retire(i int) { c.servers[i].Retire() }
+
 // Start runs server i again on the same ports and files, and returns when it takes clients. It waits for no leader:
 // see Await.
 func (c *Cluster) Start(i int) error {

@@ -15,6 +15,10 @@ import (
 const (
 	host       = "127.0.0.1"
 	readyLimit = 30 * time.Second
+
+	// Much shorter than a server's own: nobody is to wait for minutes here.
+	lameDuckGrace    = 200 * time.Millisecond
+	lameDuckDuration = 500 * time.Millisecond
 )
 
 // Options say what server to run.
@@ -23,7 +27,7 @@ type Options struct {
 	Port int
 	// StoreDir is where JetStream keeps its files. Required.
 	StoreDir string
-	// Name of the server; may be empty.
+	// Name of the server, and its one tag; may be empty.
 	Name string
 	// Config is a server configuration text: accounts, permissions, limits. What is in Port, StoreDir and Name goes
 	// first, the address is 127.0.0.1, and JetStream is on, whatever it says.
@@ -109,23 +113,55 @@ func (s *Server) up() error {
 	return nil
 }
 
-// launch starts the server and does not wait for it.
-func (s *Server) launch() error {
+// Reload lets the running server go by another configuration text: changed users, permissions, account limits. It is also what
+// a restart goes by.
+func (s *Server) Reload(config string) error {
+	s.o.Config = config
+	opts, err := s.options()
+	if err != nil {
+		return err
+	}
+	if err := s.running.ReloadOptions(opts); err != nil {
+		return fmt.Errorf("reload the nats server: %w", err)
+	}
+	return nil
+}
+
+// Retire lets the server go down in lame-duck mode: it hands leadership over and tells its clients to move before it closes
+// their connections. Retire returns when it is down.
+func (s *Server) Retire() {
+	s.running.LameDuckShutdown()
+	s.running.WaitForShutdown()
+	s.running = nil
+}
+
+func (s *Server) options() (*server.Options, error) {
 	opts := &server.Options{}
 	if s.o.Config != "" {
 		if err := opts.ProcessConfigString(s.o.Config); err != nil {
-			return fmt.Errorf("read the nats server configuration: %w", err)
+			return nil, fmt.Errorf("read the nats server configuration: %w", err)
 		}
 	}
 	opts.Host, opts.Port = host, s.o.Port
 	opts.JetStream, opts.StoreDir = true, s.o.StoreDir
 	opts.NoSigs = true
+	opts.LameDuckGracePeriod, opts.LameDuckDuration = lameDuckGrace, lameDuckDuration
 	if s.o.Name != "" {
 		opts.ServerName = s.o.Name
+		opts.Tags = []string{s.o.Name}
 	}
 	if s.o.routes != "" {
 		opts.Cluster = s.o.cluster
 		opts.Routes = server.RoutesFromStr(s.o.routes)
+	}
+	return opts, nil
+}
+
+// launch starts the server and does not wait for it.
+func (s *Server) launch() error {
+	opts, err := s.options()
+	if err != nil {
+		return err
 	}
 	running, err := server.NewServer(opts)
 	if err != nil {

@@ -93,7 +93,11 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool
 		defer p.unmark(a)
 	}
 	p.call(w, a)
-	return !p.gate.leave(p.breakerKey(a), a.decision, failure(a))
+	why := ""
+	if a.decision.Verdict != policy.Ack {
+		why = failure(a)
+	}
+	return !p.gate.leave(p.breakerKey(a), a.decision, why)
 }
 
 // breakerKey is what the breaker counts: different messages in a row; with an order of the whole stream there is only one at a time, and

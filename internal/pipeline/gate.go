@@ -36,6 +36,9 @@ type entry struct {
 
 // enter waits until a request may be sent. It returns an error when ctx ends; else leave must follow.
 func (g *gate) enter(ctx context.Context, e entry) error {
+	if g.walkIn(e) {
+		return nil
+	}
 	g.comes(e, 1)
 	defer g.comes(e, -1)
 	for {
@@ -68,13 +71,26 @@ func (g *gate) enter(ctx context.Context, e entry) error {
 	}
 }
 
+// walkIn lets a request in where there is nothing to decide: the breaker is closed, and there is room.
+func (g *gate) walkIn(e entry) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, open := g.breaker.Open(); open || e.alone || g.alone > 0 || g.inside >= g.breaker.Allowed(time.Time{}) {
+		return false
+	}
+	g.inside++
+	return true
+}
+
 // tryEnter lets a request in, and returns no channel; or it says how long to wait, and for what.
 func (g *gate) tryEnter(now time.Time, e entry) (wait time.Duration, changed <-chan struct{}, open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, open = g.breaker.Open()
 	turn := !open || e.fresh || g.fresh == 0
-	if most := g.breaker.Allowed(now); g.inside < most && turn && (g.alone == 0 || e.alone && g.inside == 0) {
+	// While the breaker is open one that must be alone gives way to a fresh one: else each would wait for the other.
+	room := g.alone == 0 || e.alone && g.inside == 0 || open && e.fresh
+	if most := g.breaker.Allowed(now); g.inside < most && turn && room {
 		g.inside++
 		return 0, nil, open
 	}

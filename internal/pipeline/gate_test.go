@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -126,6 +127,42 @@ func TestGateProbesWithFreshMessages(t *testing.T) {
 		all.Wait()
 		if len(order) != 7 || order[0] != "fresh" || order[1] != "fresh" {
 			t.Errorf("order %v", order)
+		}
+	})
+}
+
+// One that must be at the app alone and fresh ones do not wait for each other while the breaker is open.
+func TestGateProbesBesideOneThatMustBeAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		var order []string
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		come := func(name string, e entry) {
+			all.Go(func() {
+				if e.alone {
+					g.wantAlone()
+					defer g.notAlone()
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if g.enter(ctx, e) != nil {
+					t.Error(name + " never enters")
+					return
+				}
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				g.leave(9, failed, "503")
+			})
+		}
+		come("alone", entry{alone: true})
+		come("tried", entry{})
+		come("fresh", entry{fresh: true})
+		come("fresh", entry{fresh: true})
+		all.Wait()
+		if got := strings.Join(order, " "); got != "fresh fresh alone tried" {
+			t.Errorf("order %s", got)
 		}
 	})
 }

@@ -75,7 +75,7 @@ func (p *Pipeline) advised(ctx context.Context, advisory *jetstream.Message) {
 }
 
 // rescueOne dead-letters a message that the server gave up on, and settles it. A message that is in flight here waits for its
-// own verdict; one that was answered before is only settled.
+// own verdict; one that was answered before, or moved to the retry stream, is only settled.
 func (p *Pipeline) rescueOne(ctx context.Context, g jetstream.GivenUp) (done bool, err error) {
 	if p.Source.Holds(g.Sequence) {
 		return false, nil
@@ -89,7 +89,11 @@ func (p *Pipeline) rescueOne(ctx context.Context, g jetstream.GivenUp) (done boo
 	}
 	a := &attempt{message: m, number: g.Deliveries, scope: p.scopeOf(m), decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
 	p.identify(a)
-	if p.memory == nil || !p.answered(a) {
+	moved, err := p.Source.Moved(ctx, m)
+	if err != nil {
+		return false, err
+	}
+	if !moved && (p.memory == nil || !p.answered(a)) {
 		if done, err := p.buryGivenUp(ctx, g, a); !done {
 			return false, err
 		}

@@ -191,11 +191,16 @@ func (g *graves) failed(dl *deadLetter, err error, all bool) time.Duration {
 	pause := jittered(min(firstPause<<min(g.failures, 6), longPause))
 	g.failures++
 	g.next = now.Add(pause)
+	g.lookSoon()
+	return pause
+}
+
+// lookSoon asks for a look at the DLQ stream.
+func (g *graves) lookSoon() {
 	select {
 	case g.doubt <- struct{}{}:
 	default:
 	}
-	return pause
 }
 
 // putAside lets a dead letter wait without a lease, or with one if there is no more room to remember its cause.

@@ -59,17 +59,22 @@ type Status struct {
 
 	BreakerOpen   bool   // the app fails message after message
 	BreakerDetail string // since when, and what opened it
+	BreakerSince  time.Time
+	BreakerCause  string // what opened it
 
 	Leased     int    // messages leased by this process, in flight included
 	Pending    uint64 // messages in the stream not yet delivered (num_pending)
 	AckPending uint64 // delivered and not settled (num_ack_pending), by any sidecar of the durable
 	Moved      uint64 // messages moved to the retry stream by this process, each time they were
+	// MaxAckPending is the most of those that the durable allows, as the server has it; 0 means no limit, or not known.
+	MaxAckPending int
 
 	DLQEnabled bool
 	DLQOK      bool   // the DLQ can take an entry, as far as is known
 	DLQDetail  string // why it cannot
 	DLQStream  string
 	DLQDepth   uint64 // entries in the DLQ stream
+	DLQAlert   bool   // more than alert_depth
 }
 
 // Parked is the number of messages that wait at the server for a retry, or are held by other sidecars.

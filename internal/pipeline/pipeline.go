@@ -33,6 +33,7 @@ type Config struct {
 	Rate            float64       // requests a second, 0 = no limit
 	ShutdownTimeout time.Duration // for what is in flight at a stop
 	DLQ             bool          // store dead letters; else they are terminated and logged
+	AlertDepth      int           // entries in the DLQ above which there is an alert, 0 = never
 	Dedupe          dedupe.Config
 	Breaker         policy.BreakerConfig
 	Order           string // OrderNone, OrderSubject, OrderStream, or header: and the name of one
@@ -142,17 +143,23 @@ func (p *Pipeline) Status() Status {
 	src := p.Source.Status()
 	s := Status{
 		Stream: p.Stream, Consumer: p.Durable, Bound: src.Bound, Detail: src.Detail,
-		Leased: p.Source.Leased(), Pending: src.Pending, AckPending: src.AckPending, Moved: src.Moved, DLQEnabled: p.DLQ,
+		Leased: p.Source.Leased(), Pending: src.Pending, AckPending: src.AckPending, MaxAckPending: src.MaxAckPending,
+		Moved: src.Moved, DLQEnabled: p.DLQ,
 	}
 	if open, since, why := p.gate.state(); open {
-		s.BreakerOpen, s.BreakerDetail = true, fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
+		s.BreakerOpen, s.BreakerSince, s.BreakerCause = true, since, why
+		s.BreakerDetail = fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
 	}
 	if p.DLQ {
 		s.DLQOK, s.DLQDetail, s.DLQDepth = p.DeadLetters.State()
 		s.DLQStream = p.DeadLetters.Stream()
+		s.DLQAlert = p.AlertDepth > 0 && s.DLQDepth > uint64(p.AlertDepth)
 	}
 	return s
 }
+
+// LookAtDLQ asks for a look at the DLQ stream: something else than this pipeline changed what is in it.
+func (p *Pipeline) LookAtDLQ() { p.graves.lookSoon() }
 
 // Run serves the consumer until ctx ends, and then stops: pulling first, then what nobody has begun is handed back, what
 // is in flight may finish, and every verdict is confirmed. It returns the number of verdicts that could not be confirmed

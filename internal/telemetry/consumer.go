@@ -16,6 +16,7 @@ const maxLogged = 1 << 10
 // Consumer is told what happens in the pipeline of one consumer: a pipeline.Observer. All is looked up beforehand.
 type Consumer struct {
 	log      slog.Handler
+	lines    *lines // nil: log writes them
 	messages [len(results)]prometheus.Counter
 	requests *codes
 	duration prometheus.Observer
@@ -25,17 +26,20 @@ type Consumer struct {
 	publishFailures prometheus.Counter
 	headersDropped  prometheus.Counter
 	dedupeErrors    prometheus.Counter
+
+	activity activity
 }
 
 var _ pipeline.Observer = (*Consumer)(nil)
 
-// Consumer returns the observer of a durable consumer. Asked again, it counts on.
+// Consumer returns the observer of a durable consumer. Asked again, its metrics count on.
 func (t *Telemetry) Consumer(stream, durable string) *Consumer {
 	v := t.vectors
 	log := t.log.Handler().WithAttrs([]slog.Attr{slog.String("stream", stream), slog.String("consumer", durable)})
 	stream, durable = label(stream), label(durable)
 	c := &Consumer{
 		log:             log,
+		lines:           linesOf(log),
 		requests:        newCodes(v.requests, stream, durable),
 		duration:        v.duration.WithLabelValues(stream, durable),
 		latency:         v.latency.WithLabelValues(stream, durable),
@@ -68,6 +72,7 @@ func indexOf(r pipeline.Result) int {
 func (c *Consumer) Settled(s *pipeline.Settled) {
 	if i := indexOf(s.Result); i >= 0 {
 		c.messages[i].Inc()
+		c.activity.settled[i].Add(1)
 	}
 	if s.Result != pipeline.ResultRetry { // which is not the message's end
 		c.latency.Observe(max(s.Latency, 0).Seconds())
@@ -76,14 +81,21 @@ func (c *Consumer) Settled(s *pipeline.Settled) {
 	if s.Result == pipeline.ResultDLQ {
 		level = slog.LevelWarn
 	}
-	if ctx := context.Background(); c.log.Enabled(ctx, level) {
-		c.line(ctx, level, s)
+	if s.Result == pipeline.ResultRetry || s.Result == pipeline.ResultDLQ {
+		c.activity.fail(s)
+	}
+	ctx := context.Background()
+	if !c.log.Enabled(ctx, level) {
+		return
+	}
+	if now := time.Now(); c.lines == nil || !c.lines.write(now, level, s) {
+		c.line(ctx, now, level, s)
 	}
 }
 
 // line logs one wide line. Both durations share one string, to allocate once; the record is made here, because a Logger
 // would look for the caller each time.
-func (c *Consumer) line(ctx context.Context, level slog.Level, s *pipeline.Settled) {
+func (c *Consumer) line(ctx context.Context, now time.Time, level slog.Level, s *pipeline.Settled) {
 	var room [64]byte
 	b := append(room[:0], s.Delay.String()...)
 	n := len(b)
@@ -103,7 +115,7 @@ func (c *Consumer) line(ctx context.Context, level slog.Level, s *pipeline.Settl
 	if s.Error == "" {
 		fields = attrs[:len(attrs)-1]
 	}
-	r := slog.NewRecord(time.Now(), level, "settled", 0)
+	r := slog.NewRecord(now, level, "settled", 0)
 	r.AddAttrs(fields...)
 	_ = c.log.Handle(ctx, r) // the sink never fails
 }
@@ -111,6 +123,7 @@ func (c *Consumer) line(ctx context.Context, level slog.Level, s *pipeline.Settl
 // Requested counts a request to the app: its status, 0 if there was no whole answer, and how long it took.
 func (c *Consumer) Requested(status int, d time.Duration) {
 	c.requests.inc(status)
+	c.activity.requests.Add(1)
 	c.duration.Observe(d.Seconds())
 }
 
@@ -124,4 +137,7 @@ func (c *Consumer) DeadLetterFailed(uint64, error) { c.publishFailures.Inc() }
 func (c *Consumer) DedupeFailed() { c.dedupeErrors.Inc() }
 
 // InFlight is called with +1 before and -1 after each request.
-func (c *Consumer) InFlight(delta int) { c.inFlight.Add(float64(delta)) }
+func (c *Consumer) InFlight(delta int) {
+	c.inFlight.Add(float64(delta))
+	c.activity.inFlight.Add(int64(delta))
+}

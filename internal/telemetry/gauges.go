@@ -15,6 +15,7 @@ type gauges struct {
 	consumers []consumerGauge
 	dlqDepth  *prometheus.Desc
 	moved     *prometheus.Desc
+	dlqAlert  *prometheus.Desc
 	appUp     *prometheus.Desc
 	connected *prometheus.Desc
 	build     *prometheus.Desc
@@ -35,6 +36,10 @@ func newGauges(o Options) *gauges {
 				func(s pipeline.Status) float64 { return float64(s.Pending) }},
 			{gauge("sidecar_ack_pending", "Messages delivered and not settled, by any sidecar (num_ack_pending).", consumerLabels()...),
 				func(s pipeline.Status) float64 { return float64(s.AckPending) }},
+			{gauge("sidecar_max_ack_pending", "The most of those that the durable allows (max_ack_pending); 0 if there is no limit.", consumerLabels()...),
+				func(s pipeline.Status) float64 { return float64(s.MaxAckPending) }},
+			{gauge("sidecar_consumer_bound", "1 if the durable is there and served.", consumerLabels()...),
+				func(s pipeline.Status) float64 { return bit(s.Bound) }},
 			{gauge("sidecar_parked", "Messages that wait at the server for a retry, or are held by other sidecars.", consumerLabels()...),
 				func(s pipeline.Status) float64 { return float64(s.Parked()) }},
 			{gauge("sidecar_breaker_open", "1 while the app fails message after message and is only probed.", consumerLabels()...),
@@ -42,6 +47,7 @@ func newGauges(o Options) *gauges {
 		},
 		moved:     gauge("sidecar_moved_total", "Messages moved to the stream sidecar-retries to wait for a retry there.", consumerLabels()...),
 		dlqDepth:  gauge("sidecar_dlq_depth", "Entries in the DLQ stream.", consumerLabels()...),
+		dlqAlert:  gauge("sidecar_dlq_alert", "1 while the DLQ stream has more entries than alert_depth.", consumerLabels()...),
 		appUp:     gauge("sidecar_app_up", "1 if the app can be reached."),
 		connected: gauge("sidecar_nats_connected", "1 if NATS is connected."),
 		build:     gauge("sidecar_build_info", "1, with what this sidecar was built from.", "version", "commit", "goversion"),
@@ -59,6 +65,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- g.dlqDepth
 	ch <- g.moved
+	ch <- g.dlqAlert
 	ch <- g.appUp
 	ch <- g.connected
 	ch <- g.build
@@ -83,6 +90,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(g.moved, prometheus.CounterValue, float64(s.Moved), label(s.Stream), label(s.Consumer))
 		if s.DLQEnabled {
 			send(ch, g.dlqDepth, float64(s.DLQDepth), s.Stream, s.Consumer)
+			send(ch, g.dlqAlert, bit(s.DLQAlert), s.Stream, s.Consumer)
 		}
 	}
 }

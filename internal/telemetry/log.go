@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"golang.org/x/term"
 )
@@ -26,16 +27,16 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, func(), error) 
 	switch format {
 	case "json":
 	case "text":
-		return slog.New(handler{slog.NewTextHandler(out, opts), out}), out.close, nil
+		return slog.New(handler{Handler: slog.NewTextHandler(out, opts), out: out}), out.close, nil
 	case "auto":
 		if isTerminal(w) {
-			return slog.New(handler{slog.NewTextHandler(out, opts), out}), out.close, nil
+			return slog.New(handler{Handler: slog.NewTextHandler(out, opts), out: out}), out.close, nil
 		}
 	default:
 		return nil, nil, fmt.Errorf("log format %q: want auto, text or json", format)
 	}
 	out.json = true
-	return slog.New(handler{slog.NewJSONHandler(out, opts), out}), out.close, nil
+	return slog.New(handler{Handler: slog.NewJSONHandler(out, opts), out: out}), out.close, nil
 }
 
 func parseLevel(s string) (slog.Level, error) {
@@ -61,7 +62,9 @@ func isTerminal(w io.Writer) bool {
 // handler is one of slog's, with durations as Go writes them ("1.5s") in both formats, and the sink's urgency.
 type handler struct {
 	slog.Handler
-	out *sink
+	out     *sink
+	attrs   []slog.Attr // of all lines
+	grouped bool
 }
 
 // Handle writes one line.
@@ -82,12 +85,14 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for i, a := range attrs {
 		spelt[i] = spellDuration(a)
 	}
-	return handler{h.Handler.WithAttrs(spelt), h.out}
+	h.Handler, h.attrs = h.Handler.WithAttrs(spelt), slices.Concat(h.attrs, spelt)
+	return h
 }
 
 // WithGroup is slog's.
 func (h handler) WithGroup(name string) slog.Handler {
-	return handler{h.Handler.WithGroup(name), h.out}
+	h.Handler, h.grouped = h.Handler.WithGroup(name), true
+	return h
 }
 
 func hasDuration(r slog.Record) bool {

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -482,4 +483,57 @@ func TestConcurrentLinesStayWhole(t *testing.T) {
 	if n != 4000 {
 		t.Errorf("%d lines, want 4000", n)
 	}
+}
+
+// The line that is written without slog is slog's, byte for byte.
+func sameLine(t *testing.T, stream, durable string, s *pipeline.Settled) {
+	t.Helper()
+	now := time.Unix(1_700_000_000, int64(s.Sequence%1e9))
+	level := slog.LevelInfo
+	if s.Result == pipeline.ResultDLQ {
+		level = slog.LevelWarn
+	}
+	var lean, full output
+	log, done := logger(t, &lean, "info", "json")
+	c := New(Options{Log: log}).Consumer(stream, durable)
+	if c.lines == nil {
+		t.Fatal("a JSON log is left to slog")
+	}
+	wrote := c.lines.write(now, level, s)
+	done()
+	log, done = logger(t, &full, "info", "json")
+	New(Options{Log: log}).Consumer(stream, durable).line(context.Background(), now, level, s)
+	done()
+	if wrote && lean.String() != full.String() {
+		t.Errorf("got  %s\nwant %s", lean.String(), full.String())
+	}
+	if !wrote && lean.String() != "" {
+		t.Errorf("a line that is left to slog is written too: %s", lean.String())
+	}
+}
+
+func TestLeanLineIsSlogs(t *testing.T) {
+	for _, s := range []pipeline.Settled{
+		{},
+		{Subject: "orders.new", Sequence: 1, Delivered: 1, Result: pipeline.ResultAck, Status: 200, Duration: 1234567},
+		{Subject: "a b <&> '", Sequence: 1<<64 - 1, Delivered: 1 << 63, Result: pipeline.ResultRetry, Status: -1, Delay: -time.Second, Error: "over <load>"},
+		{Subject: `a"b\c`, Result: pipeline.ResultDLQ, Reason: policy.ReasonMaxDeliver, Error: strings.Repeat("x", 2000)},
+		{Subject: "ä", Error: "\x00\xff\u2028"},
+		{Subject: "s", Result: pipeline.ResultDLQ, Reason: policy.ReasonMaxAge, Error: strings.Repeat("ä", 1000)},
+	} {
+		sameLine(t, "ORDERS", "worker", &s)
+		sameLine(t, "a\"\u2028b", "", &s)
+	}
+}
+
+func FuzzLeanLine(f *testing.F) {
+	for _, s := range hostile {
+		f.Add(s, s, uint64(1), 200, int64(1))
+	}
+	f.Add("orders.new", "gone", uint64(1)<<40, 503, int64(1500*time.Millisecond))
+	f.Fuzz(func(t *testing.T, subject, cause string, n uint64, status int, delay int64) {
+		s := &pipeline.Settled{Subject: subject, Error: cause, Sequence: n, Delivered: n / 2, Status: status,
+			Result: pipeline.ResultRetry, Delay: time.Duration(delay), Duration: time.Duration(delay / 3)}
+		sameLine(t, "S", "c", s)
+	})
 }

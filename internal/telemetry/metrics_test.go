@@ -30,7 +30,10 @@ var served = map[string][]string{
 	"sidecar_moved_total":                {"consumer", "stream"},
 	"sidecar_pending":                    {"consumer", "stream"},
 	"sidecar_ack_pending":                {"consumer", "stream"},
+	"sidecar_max_ack_pending":            {"consumer", "stream"},
+	"sidecar_consumer_bound":             {"consumer", "stream"},
 	"sidecar_dlq_depth":                  {"consumer", "stream"},
+	"sidecar_dlq_alert":                  {"consumer", "stream"},
 	"sidecar_dlq_publish_failures_total": {"consumer", "stream"},
 	"sidecar_headers_dropped_total":      {"consumer", "stream"},
 	"sidecar_dedupe_errors_total":        {"consumer", "stream"},
@@ -192,21 +195,26 @@ sidecar_in_flight{consumer="c",stream="S"} 1
 
 func TestGaugesAreReadAtTheScrape(t *testing.T) {
 	statuses := []pipeline.Status{
-		{Stream: "S", Consumer: "a", Leased: 2, Pending: 10, AckPending: 5, DLQEnabled: true, DLQDepth: 4},
-		{Stream: "S", Consumer: "b", Leased: 3, AckPending: 1, DLQDepth: 9},
+		{Stream: "S", Consumer: "a", Leased: 2, Pending: 10, AckPending: 5, MaxAckPending: 7, Bound: true, DLQEnabled: true, DLQDepth: 4, DLQAlert: true},
+		{Stream: "S", Consumer: "b", Leased: 3, AckPending: 1, DLQDepth: 9, DLQAlert: true},
 	}
 	up := true
 	tel := New(Options{
 		Statuses: func() []pipeline.Status { return statuses }, AppUp: func() bool { return up },
 		NATSConnected: func() bool { return !up },
 	})
-	names := []string{"sidecar_leased", "sidecar_pending", "sidecar_ack_pending", "sidecar_parked", "sidecar_dlq_depth", "sidecar_app_up", "sidecar_nats_connected"}
+	names := []string{"sidecar_leased", "sidecar_pending", "sidecar_ack_pending", "sidecar_parked", "sidecar_max_ack_pending", "sidecar_consumer_bound", "sidecar_dlq_depth", "sidecar_dlq_alert", "sidecar_app_up", "sidecar_nats_connected"}
 	expect(t, tel, `sidecar_ack_pending{consumer="a",stream="S"} 5
 sidecar_ack_pending{consumer="b",stream="S"} 1
 sidecar_app_up 1
+sidecar_consumer_bound{consumer="a",stream="S"} 1
+sidecar_consumer_bound{consumer="b",stream="S"} 0
+sidecar_dlq_alert{consumer="a",stream="S"} 1
 sidecar_dlq_depth{consumer="a",stream="S"} 4
 sidecar_leased{consumer="a",stream="S"} 2
 sidecar_leased{consumer="b",stream="S"} 3
+sidecar_max_ack_pending{consumer="a",stream="S"} 7
+sidecar_max_ack_pending{consumer="b",stream="S"} 0
 sidecar_nats_connected 0
 sidecar_parked{consumer="a",stream="S"} 3
 sidecar_parked{consumer="b",stream="S"} 0
@@ -216,7 +224,9 @@ sidecar_pending{consumer="b",stream="S"} 0
 	statuses, up = statuses[1:], false
 	expect(t, tel, `sidecar_ack_pending{consumer="b",stream="S"} 1
 sidecar_app_up 0
+sidecar_consumer_bound{consumer="b",stream="S"} 0
 sidecar_leased{consumer="b",stream="S"} 3
+sidecar_max_ack_pending{consumer="b",stream="S"} 0
 sidecar_nats_connected 1
 sidecar_parked{consumer="b",stream="S"} 0
 sidecar_pending{consumer="b",stream="S"} 0

@@ -54,7 +54,7 @@ type appSlot struct {
 	mode    kind       // what is wrong with it, or nothing
 	server  *http.Server
 	open    map[*call]bool
-	last    time.Time // when it was last called
+	begun   int // calls so far
 	serving sync.WaitGroup
 }
 
@@ -139,13 +139,13 @@ func (s *appSlot) down() {
 	s.serving.Wait()
 }
 
-// awaitWork waits until calls come in, at most for the time given.
-func (s *appSlot) awaitWork(ctx context.Context, most time.Duration) {
-	for end := time.Now().Add(most); time.Now().Before(end) && rest(ctx, 20*ms); {
+// await waits for a condition, at most for the time given.
+func (s *appSlot) await(ctx context.Context, most time.Duration, cond func(s *appSlot) bool) {
+	for end := time.Now().Add(most); time.Now().Before(end); {
 		s.mu.Lock()
-		last := s.last
+		is := cond(s)
 		s.mu.Unlock()
-		if time.Since(last) < 100*ms {
+		if is || !rest(ctx, ms) {
 			return
 		}
 	}
@@ -180,7 +180,8 @@ func (s *appSlot) begin(r *http.Request, body []byte) *call {
 	c.delivered, _ = strconv.ParseUint(r.Header.Get("Nats-Num-Delivered"), 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[c], s.last = true, c.begun
+	s.open[c] = true
+	s.begun++
 	s.app.mu.Lock()
 	defer s.app.mu.Unlock()
 	s.app.calls = append(s.app.calls, c)

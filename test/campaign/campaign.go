@@ -50,18 +50,15 @@ type event struct {
 
 // runCampaign carries a plan out, waits until everything is settled, and checks.
 func runCampaign(ctx context.Context, h *house, p plan, sidecar string, rate int) (report, error) {
-	c := &campaign{h: h, plan: p, dir: filepath.Join(h.dir, fmt.Sprintf("seed%d", p.Seed))}
-	if err := os.RemoveAll(c.dir); err != nil {
-		return report{}, err
-	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+	c, err := newCampaign(h, p)
+	if err != nil {
 		return report{}, err
 	}
 	defer c.close()
 	if err := c.open(ctx, sidecar); err != nil {
 		return report{}, err
 	}
-	if err := c.rage(ctx, rate); err != nil {
+	if err := c.rage(ctx, p.Faults, p.Duration, rate); err != nil {
 		return report{}, err
 	}
 	hist, err := c.settle(ctx)
@@ -69,11 +66,25 @@ func runCampaign(ctx context.Context, h *house, p plan, sidecar string, rate int
 		return report{}, err
 	}
 	r := newReport(hist, c.dir)
-	if !h.keep && len(r.breaches) == 0 {
-		c.close()
-		err = os.RemoveAll(c.dir)
+	return r, c.clean(len(r.breaches) == 0)
+}
+
+// newCampaign makes room for one.
+func newCampaign(h *house, p plan) (*campaign, error) {
+	c := &campaign{h: h, plan: p, dir: filepath.Join(h.dir, fmt.Sprintf("seed%d", p.Seed))}
+	if err := os.RemoveAll(c.dir); err != nil {
+		return nil, err
 	}
-	return r, err
+	return c, os.MkdirAll(c.dir, 0o700)
+}
+
+// clean ends everything, and removes the files of what held.
+func (c *campaign) clean(held bool) error {
+	if c.h.keep || !held {
+		return nil
+	}
+	c.close()
+	return os.RemoveAll(c.dir)
 }
 
 // open starts the cluster, the streams, the app and the sidecars' ways to both.
@@ -148,9 +159,9 @@ func (c *campaign) insist(ctx context.Context, what string, f func(context.Conte
 	}
 }
 
-// rage publishes and injects faults for as long as the plan says, and returns with everything healed.
-func (c *campaign) rage(ctx context.Context, rate int) error {
-	raging, stop := context.WithTimeout(ctx, c.plan.Duration)
+// rage publishes and injects faults for a time, and returns with everything healed.
+func (c *campaign) rage(ctx context.Context, faults []fault, length time.Duration, rate int) error {
+	raging, stop := context.WithTimeout(ctx, length)
 	defer stop()
 	var wg sync.WaitGroup
 	begin := time.Now()
@@ -161,7 +172,7 @@ func (c *campaign) rage(ctx context.Context, rate int) error {
 		})
 	}
 	wg.Go(func() { c.pub.run(raging, rate) })
-	for _, f := range c.plan.Faults {
+	for _, f := range faults {
 		wg.Go(func() {
 			if rest(raging, time.Until(begin.Add(f.At))) {
 				c.failed(c.inject(raging, f))

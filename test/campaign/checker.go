@@ -22,10 +22,11 @@ type tally struct {
 	unexplained              int // duplicates whose first caller nothing had disturbed
 	bound                    int // of the duplicates
 	dead                     int
-	window                   int // called with 2xx and dead-lettered, by a disturbance between the two
-	unlucky                  int // good messages dead-lettered in an outage, before the breaker could know
-	peak                     int // requests in flight from one sidecar process
-	streamLost               int // confirmed to the publisher, and not in the stream
+	window                   int    // called with 2xx and dead-lettered, by a disturbance between the two
+	unlucky                  int    // good messages dead-lettered in an outage, before the breaker could know
+	peak                     int    // requests in flight from one sidecar process
+	retried                  uint64 // stored in the retry stream
+	streamLost               int    // confirmed to the publisher, and not in the stream
 }
 
 // checker proves the promises over a history.
@@ -54,7 +55,7 @@ func check(h history) ([]breach, tally) {
 	for _, e := range h.dead {
 		k.dead[e.index] = append(k.dead[e.index], e)
 	}
-	k.tally.calls, k.tally.dead = len(h.calls), len(h.dead)
+	k.tally.calls, k.tally.dead, k.tally.retried = len(h.calls), len(h.dead), h.retried
 	if !h.settled {
 		k.broken("settled", "not everything is settled in "+settleLimit.String()+": "+h.unsettled, k.open()...)
 	}
@@ -62,6 +63,7 @@ func check(h history) ([]breach, tally) {
 	k.fates()
 	k.repeats()
 	k.stops()
+	k.cuts()
 	k.inFlight()
 	k.outages()
 	return k.breaches, k.tally
@@ -180,7 +182,7 @@ func (k *checker) cause(index int, e entry) {
 			continue
 		}
 		rejected = rejected || c.given && c.reply.rejects()
-		if c.delivered >= maxDeliver && (!c.given || !c.reply.accepts() && !c.reply.rejects() || !k.arrived(c)) {
+		if c.delivered >= k.plan.MaxDeliver && (!c.given || !c.reply.accepts() && !c.reply.rejects() || !k.arrived(c)) {
 			limit = c
 		}
 	}
@@ -283,9 +285,11 @@ func (k *checker) disturbed(by string, from, to time.Time) bool {
 		switch e.Kind {
 		case sidecarKill, sidecarStop: // by what became of the process: above
 			return false
-		case sidecarHold, stopCutOff, linkCut, oneLinkCut, blip:
+		case sidecarHold, stopCutOff, ackLost, linkCut, oneLinkCut, blip:
 			return e.Sidecar == l.slot
 		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout, durableGone, streamAnew:
+			return true
+		case ackDenied, pullDenied, kvDenied: // the servers close a connection whose permissions change
 			return true
 		default:
 			return false
@@ -293,22 +297,34 @@ func (k *checker) disturbed(by string, from, to time.Time) bool {
 	})
 }
 
-// hurry holds that a retry waits for its delay: at least half of initial × 2^(n-1), at most the maximum.
+// hurry holds that a retry waits for its delay: at least half of initial × 2^(n-1), at most the maximum. What was sent to a
+// process that ends, the servers deliver again when they notice, whatever was decided about another delivery meanwhile.
 func (k *checker) hurry(index int, before, again *call) {
 	if !before.given || before.reply.status != 503 || before.delivered == 0 || again.delivered != before.delivered+1 {
 		return
 	}
-	delay := min(retryInitial<<min(before.delivered-1, 10), retryMax) / 2
-	if gap := again.begun.Sub(before.ended); gap < delay && !k.disturbed(before.by, before.begun, again.begun) {
+	initial, most := k.plan.schedule()
+	delay := min(initial<<min(before.delivered-1, 10), most) / 2
+	if gap := again.begun.Sub(before.ended); gap < delay && !k.disturbed(before.by, before.begun, again.begun) && !k.anyEnded(before.begun.Add(-time.Second), again.begun) {
 		k.broken("retries wait", fmt.Sprintf("called again %s after a 503, at least %s are due", gap.Round(100*time.Microsecond), delay), index)
 	}
+}
+
+// anyEnded reports whether some sidecar process ended in an interval.
+func (k *checker) anyEnded(from, to time.Time) bool {
+	for _, l := range k.lives {
+		if l.ended.After(from) && l.ended.Before(to) {
+			return true
+		}
+	}
+	return false
 }
 
 // duplicatesBound is how many calls of accepted messages by another process the disturbances excuse: all leases
 // (concurrency + prefetch)
 //   - of a sidecar, for each time it was killed, did not stop cleanly, was paused for longer than half an ack wait, or was
 //     cut from a node;
-//   - of all sidecars, for each disturbance of the nodes;
+//   - of all sidecars, for each disturbance of the nodes, and each time that they may not ack;
 //   - and for each deleted durable as many as were in the stream.
 func (k *checker) duplicatesBound() int {
 	n := 0
@@ -323,9 +339,9 @@ func (k *checker) duplicatesBound() int {
 			if e.Length > ackWait/2 {
 				n += leases
 			}
-		case stopCutOff, linkCut, oneLinkCut:
+		case stopCutOff, ackLost, linkCut, oneLinkCut:
 			n += leases
-		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout:
+		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout, ackDenied:
 			n += leases * k.plan.Sidecars
 		case durableGone:
 			n += e.affected
@@ -366,6 +382,44 @@ func (k *checker) stops() {
 	}
 }
 
+// cuts holds that what a sidecar had accepted while no ack of it arrived, for less than a lease, is not delivered again, to
+// whomever: its acks are sent again once it is connected again.
+func (k *checker) cuts() {
+	for _, e := range k.events {
+		if e.Kind != ackLost {
+			continue
+		}
+		var lost []int
+		for index, cs := range k.byIndex {
+			for n, c := range cs {
+				if c.slot == e.Sidecar && c.given && c.reply.accepts() && k.lived(c.by, e.end.Add(2*ackWait)) &&
+					!c.flushed.Before(e.begin) && c.flushed.Before(e.end) && k.cameAgain(e, c, cs[n+1:]) {
+					lost = append(lost, index)
+				}
+			}
+		}
+		if len(lost) >= mostRunOut {
+			k.broken("a cut loses no ack", fmt.Sprintf("delivered again though the acks of sidecar %d were lost for less than a lease", e.Sidecar), lost...)
+		}
+	}
+}
+
+// cameAgain reports whether a call's message was delivered again within the aftermath of an event, with nothing else to excuse it.
+func (k *checker) cameAgain(e event, c *call, later []*call) bool {
+	soon := e.end.Add(2 * ackWait)
+	return slices.ContainsFunc(later, func(again *call) bool {
+		return again.by != c.by && again.begun.After(c.flushed) && again.begun.Before(soon) && !k.expired(c, soon, again)
+	}) || slices.ContainsFunc(k.known, func(again known) bool {
+		return again.Sequence == c.seq && again.Time.After(c.flushed) && again.Time.Before(soon) && !k.expired(c, soon, &call{slot: all, begun: again.Time})
+	})
+}
+
+// lived reports whether a process had not ended by then.
+func (k *checker) lived(by string, then time.Time) bool {
+	l, ok := k.lives[by]
+	return ok && (l.ended.IsZero() || l.ended.After(then))
+}
+
 // mostRunOut is how many leases may run out in vain at a stop, on a busy machine.
 const mostRunOut = 4
 
@@ -383,11 +437,11 @@ func (k *checker) expired(c *call, ended time.Time, again *call) bool {
 		switch e.Kind {
 		case durableGone, streamAnew:
 			return meanwhile
-		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout:
+		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout, ackDenied:
 			return e.begin.Before(ended) && e.end.Add(ackWait).After(c.begun)
 		case sidecarHold, linkCut, oneLinkCut:
 			return meanwhile && (e.Sidecar == c.slot && e.begin.Before(ended) || e.Sidecar == again.slot)
-		case stopCutOff:
+		case stopCutOff, ackLost:
 			return meanwhile && e.Sidecar == again.slot
 		default:
 			return false
@@ -425,34 +479,6 @@ func (k *checker) inFlight() {
 		k.tally.peak = max(k.tally.peak, most)
 		if most > concurrency {
 			k.broken("requests in flight are bounded", fmt.Sprintf("%d at a time from sidecar %s", most, by))
-		}
-	}
-}
-
-// outages holds that with the breaker fewer good messages than it takes to open it die of one outage in one process.
-func (k *checker) outages() {
-	type place struct {
-		by   string
-		when int
-	}
-	dead := map[place][]int{}
-	for i, es := range k.dead {
-		if natureOf(k.plan.Seed, i) != good || es[0].reason != "max_deliver" {
-			continue
-		}
-		c := k.causeOf(i, es[0])
-		if c == nil || !k.lives[c.by].breaker {
-			continue
-		}
-		when := slices.IndexFunc(k.events, func(e event) bool {
-			ours := e.Sidecar == all || e.Sidecar == c.slot
-			return ours && slices.Contains([]kind{appDown, appFails, appHangs, appResets}, e.Kind) && !c.begun.After(e.end) && c.begun.Add(2*appTimeout).After(e.begin)
-		})
-		dead[place{c.by, when}] = append(dead[place{c.by, when}], i)
-	}
-	for p, messages := range dead {
-		if p.when < 0 || len(messages) >= failures {
-			k.broken("the dlq is not for outages", fmt.Sprintf("%d good messages died of one outage in sidecar %s", len(messages), p.by), messages...)
 		}
 	}
 }

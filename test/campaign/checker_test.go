@@ -19,7 +19,7 @@ func past(n nature, change func(h *history, index int)) history {
 		index++
 	}
 	h := history{
-		plan: plan{Seed: 1, Sidecars: 2}, settled: true,
+		plan: plan{Seed: 1, Sidecars: 2, MaxDeliver: 4}, settled: true,
 		published: []message{{index: index, outcome: stored, seq: 1, at: start}},
 		source:    map[int]uint64{index: 1},
 		lives:     []incarnation{{id: "0.0", breaker: true}, {id: "1.0", slot: 1, breaker: true}},
@@ -46,6 +46,36 @@ func (h *history) event(k kind, sidecar int, from, to time.Duration) {
 
 func (h *history) stop(life int, asked, ended time.Duration, exit int) {
 	h.lives[life].asked, h.lives[life].ended, h.lives[life].exit = at(asked), at(ended), exit
+}
+
+// alike are messages of the same nature, the first included.
+func alike(first, n int) (indexes []int) {
+	for i := first; len(indexes) < n; i++ {
+		if natureOf(1, i) == natureOf(1, first) {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+// manyAgain has messages that are called again by another sidecar, after a fault of the first in which they were accepted.
+func manyAgain(h *history, first int, k kind) {
+	for _, i := range alike(first, mostRunOut) {
+		h.source[i] = uint64(i)
+		h.call(i, "0.0", 10*ms, 1, reply{status: 200})
+		h.call(i, "1.0", 3*time.Second, 2, reply{status: 200})
+	}
+	h.event(k, 0, 0, 500*ms)
+}
+
+// manyDead has as many messages that die of one outage as open the breaker.
+func manyDead(h *history, first int) {
+	h.event(appFails, all, 0, 3*time.Second)
+	for n, i := range alike(first, failures) {
+		h.source[i] = uint64(i)
+		h.call(i, "0.0", time.Duration(n)*200*ms, 4, reply{status: 503}).outage = true
+		h.bury(i, "max_deliver", time.Duration(n)*200*ms+10*ms)
+	}
 }
 
 // Each rule is broken by something, and by nothing less.
@@ -153,10 +183,41 @@ func TestChecker(t *testing.T) {
 			h.stop(0, ms, 100*ms, 1)
 			h.call(i, "1.0", 3*time.Second, 2, ok)
 		}, nil},
+		{"called again after acks were lost in a cut", good, func(h *history, i int) { manyAgain(h, i, ackLost) }, []string{"a cut loses no ack"}},
+		{"known again after acks were lost in a cut", good, func(h *history, i int) {
+			manyAgain(h, i, ackLost)
+			h.calls = slices.DeleteFunc(h.calls, func(c call) bool { return c.by == "1.0" })
+			for n := range h.calls {
+				h.calls[n].seq = uint64(n)
+				h.known = append(h.known, known{uint64(n), at(2 * time.Second)})
+			}
+		}, []string{"a cut loses no ack"}},
+		{"called again after a long cut", good, func(h *history, i int) { manyAgain(h, i, linkCut) }, nil},
+		{"called again after acks were lost, by one that was paused", good, func(h *history, i int) {
+			manyAgain(h, i, ackLost)
+			h.event(sidecarHold, 1, 0, 2*time.Second)
+		}, nil},
+		{"dead in an outage in a row", good, func(h *history, i int) { manyDead(h, i) }, []string{"the dlq is not for outages"}},
+		{"dead in an outage with an answer between", good, func(h *history, i int) {
+			manyDead(h, i)
+			h.call(i+1_000_000, "0.0", 2*200*ms, 1, bad).given = true
+		}, nil},
+		{"dead in an outage, and by itself", flaky, func(h *history, i int) {
+			manyDead(h, i)
+			for n := range h.calls {
+				h.calls[n].outage = false
+			}
+		}, nil},
 		{"retried at once", flaky, func(h *history, i int) {
 			h.call(i, "0.0", 0, 1, busy)
 			h.call(i, "0.0", 10*ms, 2, ok)
 		}, []string{"retries wait"}},
+		{"retried at once, when another process was killed", flaky, func(h *history, i int) {
+			h.call(i, "0.0", 0, 1, busy)
+			h.call(i, "0.0", 10*ms, 2, ok)
+			h.stop(1, 0, 5*ms, -1)
+			h.lives[1].killed, h.lives[1].asked = true, time.Time{}
+		}, nil},
 		{"retried after the delay", flaky, func(h *history, i int) {
 			h.call(i, "0.0", 0, 1, busy)
 			h.call(i, "0.0", 35*ms, 2, ok)

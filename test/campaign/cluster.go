@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ type cluster struct {
 	links [nodes][nodes]*link // the way of the routes that one node makes to another
 
 	mu     sync.Mutex // of the processes and what they are configured by
-	denied bool       // the sidecars may not publish dead letters
+	denied []string   // where the sidecars may not publish
 }
 
 // listen opens a port below those that outgoing connections are given.
@@ -104,8 +105,8 @@ func (c *cluster) configure(i int) error {
 		}
 	}
 	deny := ""
-	if c.denied {
-		deny = `, permissions: {publish: {deny: ["dlq.>"]}}`
+	if len(c.denied) > 0 {
+		deny = fmt.Sprintf(", permissions: {publish: {deny: [%s]}}", strings.Join(c.denied, ", "))
 	}
 	text := fmt.Sprintf(`
 server_name: %s
@@ -151,11 +152,22 @@ func (c *cluster) stop(i int, graceful bool) {
 	p.kill()
 }
 
-// deny takes the sidecars' permission for the DLQ, or gives it back. A node that is down reads it when it starts.
-func (c *cluster) deny(denied bool) error {
+// forbidden is where each kind of fault forbids the sidecars to publish.
+var forbidden = map[kind]string{
+	dlqDenied:  `"dlq.>", "sidecar.retry.>"`,
+	ackDenied:  `"$JS.ACK.>"`,
+	pullDenied: `"$JS.API.CONSUMER.MSG.NEXT.>"`,
+	kvDenied:   `"$KV.>"`,
+}
+
+// deny takes a permission from the sidecars, or gives it back. A node that is down reads it when it starts.
+func (c *cluster) deny(k kind, denied bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.denied = denied
+	c.denied = slices.DeleteFunc(c.denied, func(s string) bool { return s == forbidden[k] })
+	if denied {
+		c.denied = append(c.denied, forbidden[k])
+	}
 	for i, n := range c.nodes {
 		if err := c.configure(i); err != nil {
 			return err

@@ -26,8 +26,17 @@ func (c *campaign) inject(ctx context.Context, f fault) error {
 		c.injectLinks(ctx, f)
 	case appDown, appFails, appHangs, appResets:
 		err = c.injectApp(ctx, f)
-	case dlqFull, dlqDenied:
-		err = c.injectDLQ(ctx, f)
+	case dlqFull:
+		err = c.fillDLQ(ctx, f)
+	case dlqDenied, ackDenied, pullDenied, kvDenied:
+		if err = c.cluster.deny(f.Kind, true); err == nil {
+			rest(ctx, f.Length)
+			err = c.cluster.deny(f.Kind, false)
+		}
+	case ackLost:
+		c.loseAcks(ctx, f)
+	case kvGone:
+		err = c.remove(ctx, "KV_"+bucket)
 	case durableGone:
 		e.affected = c.pub.storedNow() + leases*len(c.sidecars)
 		err = c.insist(context.WithoutCancel(ctx), "delete the durable", func(ctx context.Context) error {
@@ -130,11 +139,7 @@ func (c *campaign) injectProcess(ctx context.Context, f fault) error {
 		s.signal(syscall.SIGCONT)
 	case stopCutOff:
 		// What it sends from here on is lost, which it cannot know: it must not end as if all were confirmed.
-		c.app.slots[f.Sidecar].awaitWork(ctx, 5*time.Second)
-		var busy sync.WaitGroup
-		defer busy.Wait()
-		busy.Go(func() { c.pub.burst(concurrency * len(c.sidecars)) }) // so that there is something to confirm
-		rest(ctx, 15*ms)
+		defer c.busy(ctx, f.Sidecar)()
 		s.each(all, (*link).stall)
 		rest(ctx, 400*ms)
 		p := s.ask()
@@ -180,15 +185,31 @@ func (c *campaign) injectApp(ctx context.Context, f fault) error {
 	return nil
 }
 
-func (c *campaign) injectDLQ(ctx context.Context, f fault) error {
+// loseAcks lets no ack of a sidecar arrive for a time shorter than a lease, which it cannot know, and then cuts it off. It is
+// connected again at once, and has time to send its acks again.
+func (c *campaign) loseAcks(ctx context.Context, f fault) {
+	s := c.sidecars[f.Sidecar]
+	s.each(all, (*link).loseAcks)
+	c.pub.burst(concurrency*len(c.sidecars), quick) // so that there is something to confirm
+	rest(ctx, f.Length)
+	s.each(all, (*link).cut)
+	s.each(all, (*link).heal)
+}
+
+// busy brings a sidecar that gets messages into the midst of many, so that there is something to confirm. What it returns
+// waits until all are published.
+func (c *campaign) busy(ctx context.Context, slot int) (wait func()) {
+	a, begun := c.app.slots[slot], 0
+	a.await(ctx, time.Second, func(a *appSlot) bool { begun = a.begun; return true })
+	a.await(ctx, 5*time.Second, func(a *appSlot) bool { return a.begun > begun })
+	var publishing sync.WaitGroup
+	publishing.Go(func() { c.pub.burst(concurrency*len(c.sidecars), anyOf) })
+	rest(ctx, 15*ms)
+	return publishing.Wait
+}
+
+func (c *campaign) fillDLQ(ctx context.Context, f fault) error {
 	lasting := context.WithoutCancel(ctx)
-	if f.Kind == dlqDenied {
-		if err := c.cluster.deny(true); err != nil {
-			return err
-		}
-		rest(ctx, f.Length)
-		return c.cluster.deny(false)
-	}
 	limit := func(room func(now uint64) int64) error {
 		return c.insist(lasting, "limit the dlq", func(ctx context.Context) error {
 			s, err := c.js.Stream(ctx, dlqStream)
@@ -212,13 +233,7 @@ func (c *campaign) remake(ctx context.Context, f fault) error {
 	lasting := context.WithoutCancel(ctx)
 	c.pub.quiet.Lock()
 	n := c.pub.storedNow()
-	err := c.insist(lasting, "delete the stream", func(ctx context.Context) error {
-		err := c.js.DeleteStream(ctx, sourceStream)
-		if errorIs(err, natsjs.ErrStreamNotFound) {
-			return nil
-		}
-		return err
-	})
+	err := c.remove(ctx, sourceStream)
 	rest(ctx, f.Length)
 	if err == nil {
 		err = c.insist(lasting, "make the stream anew", func(ctx context.Context) error {
@@ -231,7 +246,18 @@ func (c *campaign) remake(ctx context.Context, f fault) error {
 	c.pub.mu.Unlock()
 	c.pub.quiet.Unlock()
 	if err == nil {
-		c.pub.burst(min(n, 400))
+		c.pub.burst(min(n, 400), anyOf)
 	}
 	return err
+}
+
+// remove deletes a stream.
+func (c *campaign) remove(ctx context.Context, stream string) error {
+	return c.insist(context.WithoutCancel(ctx), "delete the stream "+stream, func(ctx context.Context) error {
+		err := c.js.DeleteStream(ctx, stream)
+		if errorIs(err, natsjs.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	})
 }

@@ -6,6 +6,7 @@
 //
 //	go run ./test/campaign -duration 60s -seed 7
 //	go run ./test/campaign -duration 60s -seed 1 -seeds 10
+//	go run ./test/campaign -soak -duration 30m -seed 1
 //	go run ./test/campaign -mutants
 //
 // The exit code is 0 if every promise held, 1 if one was broken, 2 if the campaign could not be run.
@@ -38,6 +39,7 @@ type options struct {
 	rate     int // messages a second
 	keep     bool
 	planOnly bool
+	soak     bool
 	mutants  bool
 	only     string
 	verbose  bool
@@ -75,6 +77,7 @@ func command(args []string, out, errs io.Writer) int {
 	fs.BoolVar(&o.keep, "keep", false, "keep the directory with logs and stores")
 	fs.BoolVar(&o.verbose, "v", false, "tell what happened when, also where nothing is broken")
 	fs.BoolVar(&o.planOnly, "plan", false, "only print the plan of a seed")
+	fs.BoolVar(&o.soak, "soak", false, "inject faults at a gentle rate with quiet times between, and look whether the sidecars grow")
 	fs.BoolVar(&o.mutants, "mutants", false, "run against sidecars with one safety line broken, and tell which are found")
 	fs.StringVar(&o.only, "only", "", "only the mutants whose name has this in it")
 	if err := fs.Parse(args); err != nil {
@@ -118,6 +121,9 @@ func campaigns(ctx context.Context, o options, out io.Writer) (code int, err err
 		if o.sidecar, err = buildSidecar(ctx, h.dir); err != nil {
 			return exitFailed, err
 		}
+	}
+	if o.soak {
+		return runSoak(ctx, h, o, out)
 	}
 	for seed := o.seed; seed < o.seed+uint64(o.seeds); seed++ {
 		r, err := runCampaign(ctx, h, newPlan(seed, o.duration), o.sidecar, o.rate)

@@ -42,6 +42,14 @@ func natureOf(seed uint64, index int) nature {
 	return good
 }
 
+// quick reports whether a message is accepted at once.
+func quick(seed uint64, index int) bool {
+	return natureOf(seed, index) == good && answerTo(seed, index, 0).delay < 100*ms
+}
+
+// anyOf is any message.
+func anyOf(uint64, int) bool { return true }
+
 // rejected reports whether the app rejects messages of this nature by its answer.
 func (n nature) rejected() bool { return n == poison || n == turned }
 

@@ -21,8 +21,9 @@ type mutant struct {
 	name        string
 	file        string
 	old, broken string
-	needs       kind     // a fault without which nothing shows
-	want        []string // the rules that are broken by it
+	needs       kind            // a fault without which nothing shows
+	with        func(plan) bool // plans in which it shows; nil: any
+	want        []string        // the rules that are broken by it
 }
 
 var mutants = []mutant{
@@ -30,59 +31,69 @@ var mutants = []mutant{
 		"terms before the dlq stored", "internal/pipeline/graves.go",
 		"\tdropped, err := g.p.DeadLetters.Put(ctx, dl.letter)\n",
 		"\tdl.message.Term(dl.letter.Reason)\n\tdropped, err := g.p.DeadLetters.Put(ctx, dl.letter)\n",
-		dlqFull,
+		dlqFull, nil,
 		[]string{"none lost", "rejected messages are in the dlq"},
 	},
 	{
 		"remembers before the answer", "internal/pipeline/attempt.go",
 		"\ta.result = p.App.Forward(",
 		"\tp.remember(a)\n\ta.result = p.App.Forward(",
-		"",
+		"", nil,
 		[]string{"none lost", "rejected messages are in the dlq"},
 	},
 	{
 		"naks without a delay", "jetstream/message.go",
 		"func (m *Message) Nak(delay time.Duration) {\n",
 		"func (m *Message) Nak(delay time.Duration) {\n\tdelay = time.Millisecond\n",
-		"",
+		"", nil,
 		[]string{"retries wait"},
 	},
 	{
 		"keeps leases of what was made anew", "jetstream/source.go",
 		"\tfor _, m := range s.leases {\n\t\ts.release(m)\n\t}\n", "",
-		streamAnew,
+		streamAnew, nil,
 		[]string{"none lost", "settled", "rejected messages are in the dlq"},
 	},
 	{
 		"sends acks once", "jetstream/message.go",
 		"\tif s.cfg.AckAsync {\n", "\tif s.cfg.AckAsync || m != nil {\n",
-		stopCutOff,
-		[]string{"a clean stop confirms its acks"},
+		ackLost,
+		func(p plan) bool { return !p.Shared }, // else the others know the answer
+		[]string{"a cut loses no ack", "a clean stop confirms its acks"},
 	},
 	{
 		"does not remember", "internal/pipeline/settle.go",
 		"\t\tp.remember(a)\n\t\tm.Ack()\n\t\tp.settled(a, ResultAck)\n", "\t\tm.Ack()\n\t\tp.settled(a, ResultAck)\n",
-		"",
+		"", nil,
 		[]string{"remembered"},
 	},
 	{
 		"dead-letters in an outage", "internal/pipeline/gate.go",
 		"limited && g.breaker.Holds(now)", "limited && false",
 		appFails,
+		func(p plan) bool { return p.MaxDeliver == 1 },
 		[]string{"the dlq is not for outages"},
 	},
 	{
 		"sends one request too many", "internal/app/app.go",
 		"\tfor _, c := range o.Config.Consumers {\n\t\ttotal += c.Concurrency\n\t}\n",
 		"\tfor i := range o.Config.Consumers {\n\t\to.Config.Consumers[i].Concurrency++\n\t\ttotal += o.Config.Consumers[i].Concurrency\n\t}\n",
-		"",
+		"", nil,
 		[]string{"requests in flight are bounded"},
 	},
 	{
 		"does not wait for confirmations at a stop", "internal/pipeline/pipeline.go",
 		"return p.Source.Flush(flush)", "_ = flush\n\treturn 0",
 		stopCutOff,
+		func(p plan) bool { return !p.Shared },
 		[]string{"a clean stop confirms its acks"},
+	},
+	{
+		"acks before the retry stream stored", "jetstream/retrymove.go",
+		"\t\terr = r.publish(ctx, r.waiting(m, j.due))\n",
+		"\t\tm.source.settle(m, \"+ACK\")\n\t\terr = r.publish(ctx, r.waiting(m, j.due))\n",
+		dlqDenied, func(p plan) bool { return p.Crowded },
+		[]string{"none lost", "rejected messages are in the dlq"},
 	},
 }
 
@@ -165,7 +176,8 @@ func (m mutant) plans(o options) []plan {
 	var ps []plan
 	for seed := o.seed; len(ps) < mutantSeeds && seed < o.seed+1000; seed++ {
 		p := newPlan(seed, min(o.duration, mutantDuration))
-		if m.needs == "" || slices.ContainsFunc(p.Faults, func(f fault) bool { return f.Kind == m.needs }) {
+		needed := m.needs == "" || slices.ContainsFunc(p.Faults, func(f fault) bool { return f.Kind == m.needs })
+		if needed && (m.with == nil || m.with(p)) {
 			ps = append(ps, p)
 		}
 	}

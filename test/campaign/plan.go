@@ -35,6 +35,11 @@ const (
 	appResets   kind = "app resets connections"
 	dlqFull     kind = "dlq full"
 	dlqDenied   kind = "dlq not permitted"
+	ackDenied   kind = "acks not permitted"
+	pullDenied  kind = "pulls not permitted"
+	ackLost     kind = "acks lost in a cut"
+	kvDenied    kind = "dedupe bucket not permitted"
+	kvGone      kind = "dedupe bucket deleted"
 	durableGone kind = "durable deleted"
 	streamAnew  kind = "stream made anew"
 )
@@ -64,11 +69,38 @@ func (f fault) String() string {
 
 // plan is everything that a seed decides.
 type plan struct {
-	Seed      uint64
-	Duration  time.Duration
-	Sidecars  int
-	WorkQueue bool // retention of the source stream
-	Faults    []fault
+	Seed       uint64
+	Duration   time.Duration
+	Sidecars   int
+	WorkQueue  bool   // retention of the source stream
+	Shared     bool   // dedupe.store is kv, else memory
+	MaxDeliver uint64 // attempts
+	Crowded    bool   // few messages may be pending, and retries wait long: most wait in the retry stream
+	Steady     bool   // the first sidecar is never killed nor stopped
+	Faults     []fault
+}
+
+func (p plan) String() string {
+	retention, dedupe := "limits", "memory"
+	if p.WorkQueue {
+		retention = "work queue"
+	}
+	if p.Shared {
+		dedupe = "kv"
+	}
+	text := fmt.Sprintf("seed %d, %s of faults, %d sidecars, %s stream, dedupe %s, max_deliver %d", p.Seed, p.Duration, p.Sidecars, retention, dedupe, p.MaxDeliver)
+	if p.Crowded {
+		text += ", crowded"
+	}
+	return text
+}
+
+// schedule is the shortest and longest delay of retries, before jitter.
+func (p plan) schedule() (initial, most time.Duration) {
+	if p.Crowded {
+		return retryLong, retryLong
+	}
+	return retryInitial, retryMax
 }
 
 // shape is how often a kind comes, how long it lasts, and what it keeps other faults from touching meanwhile.
@@ -89,11 +121,13 @@ var (
 	onLinks    = func(f fault) []string { return []string{lane("links", f.Sidecar)} }
 	onApp      = func(f fault) []string { return lanesOf("app", f.Sidecar) }
 	onDLQ      = func(fault) []string { return []string{"dlq"} }
+	onPermits  = func(fault) []string { return []string{"permits"} }
+	onBucket   = func(fault) []string { return []string{"bucket"} }
 	onOneAlone = func(f fault) []string {
-		return append(lanesOf("app", all), "nodes", "dlq", lane("process", f.Sidecar), lane("links", f.Sidecar))
+		return append(lanesOf("app", all), "nodes", "dlq", "permits", lane("process", f.Sidecar), lane("links", f.Sidecar))
 	}
 	alone = func(fault) []string {
-		return slices.Concat(lanesOf("app", all), lanesOf("process", all), lanesOf("links", all), []string{"nodes", "dlq"})
+		return slices.Concat(lanesOf("app", all), lanesOf("process", all), lanesOf("links", all), []string{"nodes", "dlq", "permits"})
 	}
 )
 
@@ -118,6 +152,11 @@ var shapes = []shape{
 	{appResets, 4, 200 * ms, 3000 * ms, 1000 * ms, onApp, false},
 	{dlqFull, 6, 500 * ms, 6000 * ms, 2000 * ms, onDLQ, false},
 	{dlqDenied, 3, 500 * ms, 4000 * ms, 2000 * ms, onDLQ, false},
+	{ackDenied, 3, 300 * ms, 4000 * ms, 2000 * ms, onPermits, false},
+	{pullDenied, 2, 300 * ms, 3000 * ms, 2000 * ms, onPermits, false},
+	{ackLost, 3, 400 * ms, 800 * ms, 3500 * ms, onOneAlone, true},
+	{kvDenied, 2, 300 * ms, 4000 * ms, 2000 * ms, onPermits, false},
+	{kvGone, 2, 0, 0, 1000 * ms, onBucket, false},
 	{durableGone, 1, 0, 0, 3000 * ms, alone, true},
 	{streamAnew, 1, 0, 300 * ms, 5000 * ms, alone, true},
 }
@@ -135,20 +174,29 @@ func lanesOf(what string, n int) []string {
 // newPlan is the plan of a seed: the same for the same seed and duration.
 func newPlan(seed uint64, duration time.Duration) plan {
 	r := rand.New(rand.NewPCG(seed, 0x6a65747369646563))
-	p := plan{Seed: seed, Duration: duration, Sidecars: 2 + r.IntN(2), WorkQueue: r.IntN(3) == 0}
+	p := plan{Seed: seed, Duration: duration, Sidecars: 2 + r.IntN(2), WorkQueue: r.IntN(3) == 0, Shared: r.IntN(3) == 0, MaxDeliver: 4, Crowded: seed%4 == 2}
+	if r.IntN(4) == 0 {
+		p.MaxDeliver = 1 // an outage would bring every message to its limit
+	}
+	pause := 250*ms + time.Duration(r.Int64N(int64(500*ms)))
+	p.Faults = p.spread(r, duration, pause)
+	return p
+}
+
+// spread are faults over a time, with about the pause between the begin of one and the next.
+func (p plan) spread(r *rand.Rand, duration, pause time.Duration) (faults []fault) {
 	weights := 0
 	for _, s := range shapes {
 		weights += s.weight
 	}
 	busy := map[string]time.Duration{} // until when a lane is taken
 	calm := time.Duration(0)           // until when no fault that waits comes
-	pause := 250*ms + time.Duration(r.Int64N(int64(500*ms)))
 	for at := quietStart; at < duration; at += pause/2 + time.Duration(r.Int64N(int64(pause))) {
 		for range 3 {
 			f, s := p.draw(r, at, weights)
 			lanes := s.lanes(f)
 			taken := slices.ContainsFunc(lanes, func(l string) bool { return busy[l] > at })
-			if s.waits && calm > at || taken && !s.waits {
+			if s.waits && calm > at || taken && !s.waits || !p.Shared && (f.Kind == kvDenied || f.Kind == kvGone) {
 				continue
 			}
 			for _, l := range lanes {
@@ -161,13 +209,13 @@ func newPlan(seed uint64, duration time.Duration) plan {
 				calm = f.At + f.Length + betweenWaiting
 			}
 			if f.At < duration {
-				p.Faults = append(p.Faults, f)
+				faults = append(faults, f)
 			}
 			break
 		}
 	}
-	slices.SortStableFunc(p.Faults, func(a, b fault) int { return cmp.Compare(a.At, b.At) })
-	return p
+	slices.SortStableFunc(faults, func(a, b fault) int { return cmp.Compare(a.At, b.At) })
+	return faults
 }
 
 // draw is one fault, by the weights of the kinds.
@@ -187,13 +235,17 @@ func (p plan) draw(r *rand.Rand, at time.Duration, weights int) (fault, shape) {
 		}
 	case routeCut, oneLinkCut:
 		f.Node = max(f.Node, 0)
+	case sidecarKill, sidecarStop, stopCutOff:
+		if p.Steady && f.Sidecar == 0 {
+			f.Sidecar = 1
+		}
 	}
 	return f, s
 }
 
 // breakerOn reports whether the start number n of a sidecar has the breaker at its default, or off.
 func (p plan) breakerOn(sidecar, n int) bool {
-	return hash(p.Seed, uint64(sidecar), uint64(n))%3 != 0
+	return p.Steady && sidecar == 0 || hash(p.Seed, uint64(sidecar), uint64(n))%3 != 0
 }
 
 // hash mixes numbers (splitmix64), for what has to be decided without an order.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ type link struct {
 	mu      sync.Mutex
 	closed  bool
 	refused bool
+	deaf    bool          // acks are lost on the way
 	flows   chan struct{} // closed while bytes flow
 	conns   map[net.Conn]bool
 }
@@ -72,16 +74,16 @@ func (l *link) join(near net.Conn) {
 		return
 	}
 	defer l.remove(far)
-	l.wg.Go(func() { l.carry(far, near); near.Close(); far.Close() })
-	l.carry(near, far)
+	l.wg.Go(func() { l.carry(far, near, func([]byte) bool { return false }); near.Close(); far.Close() })
+	l.carry(near, far, l.eats)
 }
 
-func (l *link) carry(from, to net.Conn) {
+func (l *link) carry(from, to net.Conn, eats func([]byte) bool) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		<-l.flowing()
-		if n > 0 {
+		if n > 0 && !eats(buf[:n]) {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}
@@ -124,11 +126,24 @@ func (l *link) resetAll() {
 	clear(l.conns)
 }
 
+// loseAcks lets acks be lost, with what is sent together with them.
+func (l *link) loseAcks() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = true
+}
+
+func (l *link) eats(data []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deaf && bytes.Contains(data, []byte("+ACK"))
+}
+
 // heal lets everything through again.
 func (l *link) heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.refused = false
+	l.refused, l.deaf = false, false
 	select {
 	case <-l.flows:
 	default:

@@ -66,27 +66,31 @@ func (p *publisher) run(ctx context.Context, rate int) {
 		}
 		select {
 		case room <- struct{}{}:
-			workers.Go(func() { p.publish(); <-room })
+			workers.Go(func() { p.publish(anyOf); <-room })
 		default: // nats is slow
 		}
 	}
 }
 
-// burst publishes many at once.
-func (p *publisher) burst(n int) {
+// burst publishes many of a choice at once.
+func (p *publisher) burst(n int, choice func(seed uint64, index int) bool) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	room := make(chan struct{}, 32)
 	for range n {
 		room <- struct{}{}
-		workers.Go(func() { p.publish(); <-room })
+		workers.Go(func() { p.publish(choice); <-room })
 	}
 }
 
-func (p *publisher) publish() {
+// publish publishes the next message of a choice.
+func (p *publisher) publish(choice func(seed uint64, index int) bool) {
 	p.quiet.RLock()
 	defer p.quiet.RUnlock()
 	p.mu.Lock()
+	for !choice(p.seed, p.next) {
+		p.next++
+	}
 	m := message{index: p.next, epoch: p.epoch, at: time.Now()}
 	p.next++
 	p.mu.Unlock()

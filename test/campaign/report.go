@@ -56,18 +56,14 @@ func newReport(h history, dir string) report {
 }
 
 func printPlan(out io.Writer, p plan) {
-	fmt.Fprintf(out, "seed %d, %s, %d sidecars, work queue %v, %d faults\n", p.Seed, p.Duration, p.Sidecars, p.WorkQueue, len(p.Faults))
+	fmt.Fprintf(out, "%s, %d faults\n", p, len(p.Faults))
 	for _, f := range p.Faults {
 		fmt.Fprintln(out, f)
 	}
 }
 
 func printReport(out io.Writer, r report) {
-	retention := "limits"
-	if r.plan.WorkQueue {
-		retention = "work queue"
-	}
-	fmt.Fprintf(out, "\nseed %d, %s of faults, %d sidecars, %s stream\n", r.plan.Seed, r.plan.Duration, r.plan.Sidecars, retention)
+	fmt.Fprintf(out, "\n%s\n", r.plan)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(what string, format string, args ...any) {
 		fmt.Fprintf(w, "  %s\t"+format+"\n", append([]any{what}, args...)...)
@@ -84,6 +80,9 @@ func printReport(out io.Writer, r report) {
 	row("messages", "%d stored, %d unknown, %d refused", t.stored, t.unknown, t.refused)
 	row("calls", "%d, at most %d at a time from one sidecar", t.calls, t.peak)
 	row("duplicates", "%d, at most %d excused; %d with nothing to explain them", t.duplicates, t.bound, t.unexplained)
+	if r.plan.Crowded {
+		row("retry stream", "%d stored in it", t.retried)
+	}
 	row("dead letters", "%d; %d also accepted, by a disturbance between; %d good ones in an outage", t.dead, t.window, t.unlucky)
 	if t.streamLost > 0 {
 		row("lost by the stream", "%d confirmed messages", t.streamLost)

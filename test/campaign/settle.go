@@ -3,10 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +27,12 @@ type entry struct {
 	stored   time.Time
 }
 
+// known is a delivery that a sidecar acked without a call, because it knew the answer.
+type known struct {
+	Sequence uint64
+	Time     time.Time
+}
+
 // history is everything that is known of a campaign in the end.
 type history struct {
 	plan      plan
@@ -33,6 +43,8 @@ type history struct {
 	dead      []entry
 	lives     []incarnation
 	events    []event
+	known     []known
+	retried   uint64 // stored in the retry stream: copies, those that came due, and their ends
 
 	settled    bool
 	unsettled  string        // what there is still to wait for
@@ -50,29 +62,16 @@ func errorIs(err error, some ...error) bool {
 
 // settle waits until everything is settled, stops the sidecars, and gathers what there is to know.
 func (c *campaign) settle(ctx context.Context) (history, error) {
-	begin := time.Now()
-	for _, s := range c.sidecars {
-		if err := s.start(); err != nil {
-			return history{}, err
-		}
-	}
 	h := history{plan: c.plan, epoch: c.pub.epoch}
-	for calm := 0; calm < 3 && time.Since(begin) < settleLimit; calm++ {
-		if h.unsettled = c.unsettled(ctx); h.unsettled != "" {
-			calm = -1
-		} else if calm == 0 {
-			h.settleTime = time.Since(begin)
-		}
-		if !rest(ctx, 250*ms) {
-			return history{}, ctx.Err()
-		}
+	var err error
+	if h.unsettled, h.settleTime, err = c.calm(ctx); err != nil {
+		return history{}, err
 	}
-	h.settled = h.unsettled == ""
-	if h.settled {
+	if h.unsettled == "" {
 		rest(ctx, ackWait+500*ms) // whatever was still leased comes again now
 		h.unsettled = c.unsettled(ctx)
-		h.settled = h.unsettled == ""
 	}
+	h.settled = h.unsettled == ""
 	c.stopAll()
 	h.published, h.calls = c.pub.published(), c.app.history()
 	for _, s := range c.sidecars {
@@ -81,7 +80,38 @@ func (c *campaign) settle(ctx context.Context) (history, error) {
 	c.mu.Lock()
 	h.events = c.events
 	c.mu.Unlock()
+	for _, s := range c.sidecars {
+		some, err := knownOf(s.log)
+		if err != nil {
+			return h, err
+		}
+		h.known = append(h.known, some...)
+	}
+	if stream, err := c.js.Stream(ctx, retryStream); err == nil {
+		h.retried = stream.CachedInfo().State.LastSeq
+	}
 	return h, c.gather(ctx, &h)
+}
+
+// calm waits with all sidecars until everything is settled. It returns how long that took, or what there is still to wait for.
+func (c *campaign) calm(ctx context.Context) (unsettled string, took time.Duration, err error) {
+	begin := time.Now()
+	for _, s := range c.sidecars {
+		if err := s.start(); err != nil {
+			return "", 0, err
+		}
+	}
+	for calm := 0; calm < 3 && time.Since(begin) < settleLimit; calm++ {
+		if unsettled = c.unsettled(ctx); unsettled != "" {
+			calm = -1
+		} else if calm == 0 {
+			took = time.Since(begin)
+		}
+		if !rest(ctx, 250*ms) {
+			return "", 0, ctx.Err()
+		}
+	}
+	return unsettled, took, nil
 }
 
 func (c *campaign) stopAll() {
@@ -113,6 +143,27 @@ func (c *campaign) unsettled(ctx context.Context) string {
 		return fmt.Sprintf("delivered up to %d of %d", info.Delivered.Stream, st.LastSeq)
 	case c.plan.WorkQueue && st.Msgs != 0:
 		return fmt.Sprintf("%d messages left in the work queue", st.Msgs)
+	}
+	return c.retrying(ctx)
+}
+
+// retrying says what waits in the retry stream, or nothing.
+func (c *campaign) retrying(ctx context.Context) string {
+	stream, err := c.js.Stream(ctx, retryStream)
+	if errors.Is(err, natsjs.ErrStreamNotFound) {
+		return ""
+	}
+	if err != nil {
+		return err.Error()
+	}
+	for _, state := range []string{"at", "due"} {
+		info, err := stream.Info(ctx, natsjs.WithSubjectFilter("sidecar.retry."+state+".>"))
+		if err != nil {
+			return err.Error()
+		}
+		if n := len(info.State.Subjects); n > 0 {
+			return fmt.Sprintf("%d messages %s in the retry stream", n, state)
+		}
 	}
 	return ""
 }
@@ -173,4 +224,21 @@ func (c *campaign) read(ctx context.Context, stream string, f func(natsjs.Msg, *
 		left -= min(got, left)
 	}
 	return nil
+}
+
+// knownOf reads what a sidecar's log says of deliveries whose answer it knew.
+func knownOf(path string) (all []known, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var k known
+		if strings.Contains(lines.Text(), `"verdict":"duplicate"`) && json.Unmarshal(lines.Bytes(), &k) == nil {
+			all = append(all, k)
+		}
+	}
+	return all, lines.Err()
 }

@@ -17,11 +17,14 @@ const (
 	sourceStream = "ORDERS"
 	durable      = "worker"
 	dlqStream    = "ORDERS_DLQ"
+	retryStream  = "sidecar-retries"
+	bucket       = "sidecar-dedupe"
 
 	ackWait      = 2 * time.Second
 	retryInitial = 50 * time.Millisecond
 	retryMax     = 500 * time.Millisecond
-	maxDeliver   = 4
+	retryLong    = 2200 * time.Millisecond // in a crowd; half of it is enough to wait in the retry stream
+	crowdPending = 2 * leases              // max_ack_pending in a crowd
 	concurrency  = 8
 	prefetch     = 8
 	leases       = concurrency + prefetch
@@ -52,6 +55,7 @@ type sidecar struct {
 	slot  int
 	path  string
 	log   string
+	admin string // where its admin listener is
 	app   *appSlot
 	links []*link // to each node
 
@@ -61,7 +65,13 @@ type sidecar struct {
 }
 
 func newSidecar(h *house, p plan, slot int, path, dir string, a *appSlot, c *cluster) (*sidecar, error) {
-	s := &sidecar{h: h, plan: p, slot: slot, path: path, log: filepath.Join(dir, fmt.Sprintf("sidecar%d.log", slot)), app: a}
+	s := &sidecar{h: h, plan: p, slot: slot, path: path, log: filepath.Join(dir, fmt.Sprintf("sidecar%d.log", slot)), admin: "127.0.0.1:0", app: a}
+	if p.Steady { // it is looked at
+		var err error
+		if s.admin, err = freeAddress(); err != nil {
+			return nil, err
+		}
+	}
 	for _, n := range c.nodes {
 		l, err := newLink(n.client)
 		if err != nil {
@@ -76,7 +86,7 @@ func newSidecar(h *house, p plan, slot int, path, dir string, a *appSlot, c *clu
 func (s *sidecar) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.process != nil {
+	if s.process != nil && s.process.running() {
 		return nil
 	}
 	n := len(s.lives)
@@ -111,6 +121,15 @@ func (s *sidecar) environment(life *incarnation) []string {
 	if life.breaker {
 		breaker = failures
 	}
+	store := "memory"
+	if s.plan.Shared {
+		store = "kv"
+	}
+	initial, most := s.plan.schedule()
+	pending := 10000
+	if s.plan.Crowded {
+		pending = crowdPending
+	}
 	const consumer = "SIDECAR_CONSUMERS_0_"
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -120,7 +139,7 @@ func (s *sidecar) environment(life *incarnation) []string {
 		"SIDECAR_APP_URL=http://" + s.app.address,
 		"SIDECAR_APP_HEADERS=" + incarnationHeader + "=" + life.id,
 		"SIDECAR_APP_TIMEOUT=" + appTimeout.String(),
-		"SIDECAR_ADMIN_LISTEN=127.0.0.1:0",
+		"SIDECAR_ADMIN_LISTEN=" + s.admin,
 		"SIDECAR_LOG_FORMAT=json",
 		"SIDECAR_SHUTDOWN_TIMEOUT=" + shutdown.String(),
 		consumer + "STREAM=" + sourceStream,
@@ -128,9 +147,11 @@ func (s *sidecar) environment(life *incarnation) []string {
 		consumer + "ACK_WAIT=" + ackWait.String(),
 		consumer + "CONCURRENCY=" + fmt.Sprint(concurrency),
 		consumer + "PREFETCH=" + fmt.Sprint(prefetch),
-		consumer + "MAX_DELIVER=" + fmt.Sprint(maxDeliver),
-		consumer + "RETRY_INITIAL=" + retryInitial.String(),
-		consumer + "RETRY_MAX=" + retryMax.String(),
+		consumer + "MAX_DELIVER=" + fmt.Sprint(s.plan.MaxDeliver),
+		consumer + "DEDUPE_STORE=" + store,
+		consumer + "RETRY_INITIAL=" + initial.String(),
+		consumer + "RETRY_MAX=" + most.String(),
+		consumer + "MAX_ACK_PENDING=" + fmt.Sprint(pending),
 		consumer + "BREAKER_FAILURES=" + fmt.Sprint(breaker),
 		consumer + "BREAKER_PROBE_MAX=2s",
 		consumer + "BREAKER_HOLD=6s", // what always fails must come to an end

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
+)
+
+const (
+	remotePage    = 1000             // entries that are asked for at a time
+	remoteAnswer  = time.Minute      // for an answer to begin
+	remoteSilence = 30 * time.Second // how long a change may say nothing: it says every 5 s that it lives
+)
+
+// remote are the dead letters as a running sidecar has them, by the API of its admin listener.
+type remote struct {
+	base    *url.URL
+	token   string
+	client  *http.Client
+	streams []string
+}
+
+// remoteURL reads the URL of an admin listener; without a scheme it is http.
+func remoteURL(address string) (*url.URL, error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, errors.New("flag --admin: it is not the URL of an admin listener, as http://127.0.0.1:9090")
+	}
+	return base, nil
+}
+
+// dialRemote looks whether the API is there.
+func dialRemote(ctx context.Context, base *url.URL, token string) (*remote, error) {
+	r := &remote{base: base, token: token, client: &http.Client{
+		Transport:     &http.Transport{Proxy: nil, ResponseHeaderTimeout: remoteAnswer},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this one
+	}}
+	var page remotePageAnswer
+	if err := r.get(ctx, url.Values{"limit": {"1"}}, &page, "api", "dlq"); err != nil {
+		return nil, err
+	}
+	r.streams = page.Streams
+	return r, nil
+}
+
+func (r *remote) close() { r.client.CloseIdleConnections() }
+
+// Streams are the DLQ streams of the sidecar's configuration.
+func (r *remote) Streams() []string { return r.streams }
+
+// Missing says nothing: that a DLQ stream is not there, the sidecar itself shows.
+func (r *remote) Missing(context.Context, dlq.Filter) ([]string, error) { return nil, nil }
+
+type remotePageAnswer struct {
+	Streams []string     `json:"streams"`
+	Entries []*dlq.Entry `json:"entries"`
+	Next    string       `json:"next"`
+}
+
+// List brings the entries page by page.
+func (r *remote) List(ctx context.Context, f dlq.Filter) iter.Seq2[*dlq.Entry, error] {
+	return func(yield func(*dlq.Entry, error) bool) {
+		q := parameters(f)
+		for left := f.Limit; ; {
+			size := remotePage
+			if f.Limit > 0 {
+				size = min(size, left)
+			}
+			q.Set("limit", strconv.Itoa(size))
+			var page remotePageAnswer
+			if err := r.get(ctx, q, &page, "api", "dlq"); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, e := range page.Entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			left -= len(page.Entries)
+			if page.Next == "" || f.Limit > 0 && left <= 0 {
+				return
+			}
+			q.Set("after", page.Next)
+		}
+	}
+}
+
+// Get brings one entry.
+func (r *remote) Get(ctx context.Context, stream string, seq uint64) (*dlq.Letter, error) {
+	var l dlq.Letter
+	err := r.get(ctx, nil, &l, "api", "dlq", stream, strconv.FormatUint(seq, 10))
+	return &l, err
+}
+
+// Stats counts entries.
+func (r *remote) Stats(ctx context.Context, f dlq.Filter) (*dlq.Stats, error) {
+	var st dlq.Stats
+	err := r.get(ctx, parameters(f), &st, "api", "dlq", "stats")
+	return &st, err
+}
+
+// Remove removes entries.
+func (r *remote) Remove(ctx context.Context, f dlq.Filter, o dlq.RemoveOptions) (*dlq.Report, error) {
+	return r.change(ctx, "rm", selectionBody(f), o.Confirm, o.OnProgress)
+}
+
+// Replay replays entries.
+func (r *remote) Replay(ctx context.Context, f dlq.Filter, o dlq.ReplayOptions) (*dlq.Report, error) {
+	body := selectionBody(f)
+	body["to"], body["rate"], body["concurrency"], body["max_replays"] = o.To, o.Rate, o.Concurrency, o.MaxReplays
+	return r.change(ctx, "replay", body, o.Confirm, o.OnProgress)
+}
+
+// change asks how much is selected, has that confirmed, and then has it done.
+func (r *remote) change(ctx context.Context, what string, body map[string]any, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
+	body["dry_run"] = true
+	dry, err := r.post(ctx, what, body, nil)
+	if err != nil {
+		return &dlq.Report{Failures: []dlq.Failure{}}, err
+	}
+	if confirm != nil {
+		if err := confirm(dry.Selected); err != nil {
+			return &dlq.Report{Failures: []dlq.Failure{}}, err
+		}
+	}
+	body["dry_run"] = false
+	return r.post(ctx, what, body, told)
+}
+
+// remoteLine is one line of the answer to a change.
+type remoteLine struct {
+	Progress *dlq.Progress `json:"progress"`
+	Report   *dlq.Report   `json:"report"`
+	Error    string        `json:"error"`
+}
+
+// post has something changed. When ctx ends the sidecar stops after what is in work, and the report is what it said last.
+func (r *remote) post(ctx context.Context, what string, body map[string]any, told func(dlq.Progress)) (*dlq.Report, error) {
+	report := &dlq.Report{Failures: []dlq.Failure{}}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return report, err
+	}
+	asked, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	resp, err := r.send(asked, http.MethodPost, nil, bytes.NewReader(text), "api", "dlq", what)
+	if err != nil {
+		return interrupted(ctx, report, err)
+	}
+	defer resp.Body.Close()
+	silence := time.AfterFunc(remoteSilence, func() { cancel(errors.New("the sidecar fell silent")) })
+	defer silence.Stop()
+	for lines := json.NewDecoder(resp.Body); ; {
+		var l remoteLine
+		if err := lines.Decode(&l); err != nil {
+			if cause := context.Cause(asked); cause != nil {
+				err = cause
+			} else if errors.Is(err, io.EOF) {
+				err = errors.New("the sidecar ended its answer without a report")
+			}
+			return interrupted(ctx, report, err)
+		}
+		silence.Reset(remoteSilence)
+		switch {
+		case l.Report != nil && l.Error != "":
+			return l.Report, errors.New(l.Error)
+		case l.Report != nil:
+			return l.Report, nil
+		case l.Error != "":
+			return report, errors.New(l.Error)
+		case l.Progress != nil && l.Progress.Selected > 0:
+			report.Progress = *l.Progress
+			if told != nil {
+				told(*l.Progress)
+			}
+		}
+	}
+}
+
+// interrupted is the report of a change that was stopped here, and else the error.
+func interrupted(ctx context.Context, report *dlq.Report, err error) (*dlq.Report, error) {
+	if ctx.Err() == nil {
+		return report, err
+	}
+	report.Interrupted = true
+	return report, nil
+}
+
+func (r *remote) get(ctx context.Context, q url.Values, into any, path ...string) error {
+	resp, err := r.send(ctx, http.MethodGet, q, nil, path...)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("reading the answer of the admin listener: %w", err)
+	}
+	return nil
+}
+
+// send makes a request. Any status but 200 is an error.
+func (r *remote) send(ctx context.Context, method string, q url.Values, body io.Reader, path ...string) (*http.Response, error) {
+	for i := range path {
+		path[i] = url.PathEscape(path[i])
+	}
+	u := r.base.JoinPath(path...)
+	u.RawQuery = q.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var fault struct {
+		Error string `json:"error"`
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // the status says enough
+	if json.Unmarshal(text, &fault) != nil || fault.Error == "" {
+		fault.Error = "is there a sidecar's admin listener?"
+	}
+	return nil, fmt.Errorf("%s answered %s: %s", r.base.Redacted(), resp.Status, fault.Error)
+}
+
+// parameters is a filter as the API takes it: in text.
+func parameters(f dlq.Filter) url.Values {
+	q := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	set("stream", f.Stream)
+	set("consumer", f.Consumer)
+	set("subject", f.Subject)
+	set("reason", f.Reason)
+	if f.Status != nil {
+		set("status", strconv.Itoa(*f.Status))
+	}
+	if !f.Since.IsZero() {
+		set("since", f.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if !f.Until.IsZero() {
+		set("until", f.Until.UTC().Format(time.RFC3339Nano))
+	}
+	bound := func(n uint64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatUint(n, 10)
+	}
+	if f.First != 0 || f.Last != 0 {
+		set("seq", bound(f.First)+"-"+bound(f.Last))
+	}
+	if f.Limit > 0 {
+		set("limit", strconv.Itoa(f.Limit))
+	}
+	return q
+}
+
+func selectionBody(f dlq.Filter) map[string]any {
+	body := map[string]any{}
+	for name, values := range parameters(f) {
+		body[name] = values[0]
+	}
+	return body
+}

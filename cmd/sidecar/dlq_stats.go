@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
+	"github.com/jetsidecar/jetsidecar/internal/terminal"
+)
+
+// dlqStats is sidecar dlq stats.
+func dlqStats(c command, args []string, s streams) int {
+	d := dlqFlagsOf(c, true)
+	if !d.parse(c, args, s, false) {
+		return exitUsage
+	}
+	se, code := d.open(c, s, -1)
+	if se == nil {
+		return code
+	}
+	defer se.end()
+	st, err := se.Stats(se.ctx, d.filter)
+	if err != nil {
+		return se.failed(s, err)
+	}
+	if st.Entries == 0 {
+		se.missing(s, d.filter)
+	}
+	if d.json {
+		return written(writeJSON(s.out, st), s)
+	}
+	out := bufio.NewWriter(s.out)
+	writeStats(out, terminal.StyleOf(s.out, s.getenv), st)
+	return written(out.Flush(), s)
+}
+
+func writeStats(w io.Writer, style terminal.Style, st *dlq.Stats) {
+	fmt.Fprintf(w, "%s, %d bytes", entries(st.Entries), st.Bytes)
+	if st.Entries > 0 {
+		fmt.Fprintf(w, ", stored from %s to %s", st.Oldest.Format(time.RFC3339), st.Newest.Format(time.RFC3339))
+	}
+	fmt.Fprintln(w)
+	if st.Foreign > 0 {
+		fmt.Fprintf(w, "%s there that are no dead letters are not counted\n", count(st.Foreign, "message"))
+	}
+	if st.Entries == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := &table{w: w, style: style, columns: []column{
+		{name: "COUNT", right: true}, {name: "CONSUMER", most: 24}, {name: "SUBJECT", most: 40}, {name: "REASON"}, {name: "STATUS", right: true},
+		{name: "OLDEST"}, {name: "NEWEST"},
+	}}
+	for _, g := range st.Groups {
+		t.row(strconv.Itoa(g.Count), g.Consumer, g.Subject, g.Reason, statusText(g.Status), g.Oldest.Format(time.RFC3339), g.Newest.Format(time.RFC3339))
+	}
+	t.flush()
+}
+
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}

@@ -1,0 +1,271 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
+)
+
+const (
+	mostChanges     = 8                      // replays and removals at a time
+	progressEvery   = 200 * time.Millisecond // between two lines on how far it is
+	aliveEvery      = 5 * time.Second        // between two lines when nothing happens
+	defaultRate     = 50                     // entries a second
+	mostConcurrency = 64
+)
+
+// ReplayRequest is the body of POST /api/dlq/replay: a selection, and how.
+type ReplayRequest struct {
+	Selection
+	DryRun bool `json:"dry_run"`
+	How
+}
+
+// How is the body of POST /api/dlq/{stream}/{seq}/replay.
+type How struct {
+	To          dlq.Destination `json:"to"`
+	Rate        *float64        `json:"rate"` // entries a second, 50 if it is left out; 0: no limit
+	Concurrency int             `json:"concurrency"`
+	MaxReplays  int             `json:"max_replays"`
+}
+
+// RemoveRequest is the body of POST /api/dlq/rm.
+type RemoveRequest struct {
+	Selection
+	DryRun bool `json:"dry_run"`
+}
+
+// Line is one line of the answer to POST /api/dlq/replay and /api/dlq/rm: progress, and last a report, with an error if it could
+// not go on.
+type Line struct {
+	Progress *dlq.Progress `json:"progress,omitempty"`
+	Report   *dlq.Report   `json:"report,omitempty"`
+	Error    string        `json:"error,omitempty"`
+}
+
+func (h How) options() (dlq.ReplayOptions, error) {
+	o := dlq.ReplayOptions{To: h.To, Rate: defaultRate, Concurrency: h.Concurrency, MaxReplays: h.MaxReplays}
+	if h.Rate != nil {
+		o.Rate = *h.Rate
+	}
+	switch {
+	case h.To != "" && h.To != dlq.ToApp && h.To != dlq.ToStream:
+		return o, errors.New("to: app or stream")
+	case o.Rate < 0:
+		return o, errors.New("rate: must not be negative")
+	case o.Concurrency < 0 || o.Concurrency > mostConcurrency:
+		return o, errors.New("concurrency: 1 to 64")
+	case o.MaxReplays < 0:
+		return o, errors.New("max_replays: must not be negative")
+	}
+	return o, nil
+}
+
+// deleteEntry removes one entry.
+func (s *Server) deleteEntry(w http.ResponseWriter, r *http.Request) {
+	s.one(w, r, func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error) {
+		return s.changes.Remove(ctx, f, dlq.RemoveOptions{OnProgress: told})
+	})
+}
+
+// replayEntry replays one entry.
+func (s *Server) replayEntry(w http.ResponseWriter, r *http.Request) {
+	var how How
+	if !s.body(w, r, &how, true) {
+		return
+	}
+	o, err := how.options()
+	if err != nil {
+		s.refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	s.one(w, r, func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error) {
+		o.OnProgress = told
+		return s.changes.Replay(ctx, f, o)
+	})
+}
+
+// change removes or replays what a filter selects, and tells how far it is.
+type change func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error)
+
+// one does it with the entry that the path names, and answers with what became of it.
+func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
+	stream, seq, ok := s.named(w, r)
+	if !ok {
+		return
+	}
+	ctx, end, ok := s.changing.begin(r.Context(), mostChanges)
+	if !ok {
+		s.busy(w)
+		return
+	}
+	defer end()
+	letter, err := s.letters.Get(ctx, stream, seq) // either part of two names the entry
+	if err != nil {
+		s.failed(w, err)
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // the app may take longer than a request of ours should
+	_ = control.SetWriteDeadline(time.Time{})
+	var last *dlq.Outcome
+	report, err := do(ctx, dlq.Filter{Stream: stream, First: letter.Seq, Last: letter.Seq}, func(p dlq.Progress) {
+		if p.Last != nil {
+			last = p.Last
+		}
+	})
+	_ = control.SetWriteDeadline(time.Now().Add(sendTimeout))
+	s.changed(stream)
+	switch {
+	case last != nil:
+		s.answer(w, http.StatusOK, last)
+	case err != nil:
+		s.failed(w, err)
+	case report.Interrupted:
+		s.refuse(w, http.StatusServiceUnavailable, "it was stopped before it was through")
+	default:
+		s.refuse(w, http.StatusNotFound, dlq.ErrNotFound.Error())
+	}
+}
+
+func (s *Server) postReplay(w http.ResponseWriter, r *http.Request) {
+	var request ReplayRequest
+	if !s.body(w, r, &request, false) {
+		return
+	}
+	o, err := request.options()
+	if err != nil {
+		s.refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	o.DryRun = request.DryRun
+	s.many(w, r, request.Selection, func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error) {
+		o.OnProgress = told
+		return s.changes.Replay(ctx, f, o)
+	})
+}
+
+func (s *Server) postRemove(w http.ResponseWriter, r *http.Request) {
+	var request RemoveRequest
+	if !s.body(w, r, &request, false) {
+		return
+	}
+	s.many(w, r, request.Selection, func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error) {
+		return s.changes.Remove(ctx, f, dlq.RemoveOptions{DryRun: request.DryRun, OnProgress: told})
+	})
+}
+
+// many does it with all that are selected, and answers with lines of JSON as it goes on. It stops when the reader goes.
+func (s *Server) many(w http.ResponseWriter, r *http.Request, sel Selection, do change) {
+	f, err := sel.filter(time.Now())
+	if err != nil {
+		s.refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	ctx, end, ok := s.changing.begin(r.Context(), mostChanges)
+	if !ok {
+		s.busy(w)
+		return
+	}
+	defer end()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	meter := newMeter()
+	var report *dlq.Report
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		report, err = do(ctx, f, meter.told)
+	}()
+	out := s.stream(w, "application/x-ndjson")
+	if !s.report(out, meter, done) {
+		stop() // nobody reads on: a replay that nobody watches is not wanted
+	}
+	<-done
+	s.changed(f.Stream)
+	last := Line{Report: report}
+	if err != nil {
+		last.Error = err.Error()
+	}
+	if report != nil && report.Failures == nil {
+		report.Failures = []dlq.Failure{}
+	}
+	out.line(last)
+}
+
+// changed lets the depth of a DLQ stream be looked up, or that of all: what shows it then shows it right.
+func (s *Server) changed(stream string) {
+	for _, w := range s.consumers {
+		if stream == "" || w.Pipeline.Status().DLQStream == stream {
+			w.Pipeline.LookAtDLQ()
+		}
+	}
+}
+
+// report writes how far it is until it is done, and reports whether somebody reads.
+func (s *Server) report(out stream, m *meter, done <-chan struct{}) bool {
+	tick, alive := time.NewTicker(progressEvery), time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	defer alive.Stop()
+	if !out.line(Line{Progress: &dlq.Progress{}}) { // at once: it has begun
+		return false
+	}
+	for {
+		select {
+		case <-done:
+			return true
+		case <-tick.C:
+			if p := m.news(); p != nil && !out.line(Line{Progress: p}) {
+				return false
+			}
+		case <-alive.C:
+			if !out.line(Line{Progress: m.last()}) {
+				return false
+			}
+		}
+	}
+}
+
+func (o stream) line(l Line) bool {
+	b, err := json.Marshal(l)
+	return err == nil && o.send(append(b, '\n'))
+}
+
+// meter keeps the latest progress.
+type meter struct {
+	mu  sync.Mutex
+	now dlq.Progress
+	new bool
+}
+
+func newMeter() *meter { return &meter{} }
+
+func (m *meter) told(p dlq.Progress) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now, m.new = p, true
+}
+
+// news is the latest progress, nil if it was read before.
+func (m *meter) news() *dlq.Progress {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.new {
+		return nil
+	}
+	m.new = false
+	p := m.now
+	return &p
+}
+
+func (m *meter) last() *dlq.Progress {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.now
+	return &p
+}

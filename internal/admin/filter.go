@@ -1,0 +1,193 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
+)
+
+const (
+	maxBody     = 64 << 10 // bytes of a request
+	maxPage     = 1000     // entries of an answer
+	defaultPage = 100
+)
+
+// Selection is a filter as it comes in parameters and in JSON: each part as text, numbers too.
+type Selection struct {
+	Stream   string `json:"stream"` // the DLQ stream
+	Consumer string `json:"consumer"`
+	Subject  string `json:"subject"`
+	Reason   string `json:"reason"`
+	Status   text   `json:"status"`
+	Since    string `json:"since"` // RFC 3339, or a duration ago
+	Until    string `json:"until"`
+	Seq      text   `json:"seq"` // N, A-B, A- or -B
+	Limit    text   `json:"limit"`
+	After    string `json:"after"` // STREAM:SEQ
+}
+
+// text is a JSON string, or a number as text.
+type text string
+
+// UnmarshalJSON takes a string or a number.
+func (t *text) UnmarshalJSON(b []byte) error {
+	if bytes.HasPrefix(b, []byte(`"`)) {
+		var s string
+		err := json.Unmarshal(b, &s)
+		*t = text(s)
+		return err
+	}
+	var n json.Number
+	if err := json.Unmarshal(b, &n); err != nil {
+		return err
+	}
+	*t = text(n)
+	return nil
+}
+
+// selectionOf takes a selection from parameters; others than those named in more are refused.
+func selectionOf(q url.Values, more ...string) (Selection, error) {
+	s := Selection{}
+	into := map[string]func(string){
+		"stream": func(v string) { s.Stream = v }, "consumer": func(v string) { s.Consumer = v }, "subject": func(v string) { s.Subject = v },
+		"reason": func(v string) { s.Reason = v }, "status": func(v string) { s.Status = text(v) }, "since": func(v string) { s.Since = v },
+		"until": func(v string) { s.Until = v }, "seq": func(v string) { s.Seq = text(v) }, "limit": func(v string) { s.Limit = text(v) },
+		"after": func(v string) { s.After = v },
+	}
+	for _, name := range more {
+		into[name] = func(string) {}
+	}
+	for name, values := range q {
+		set, known := into[name]
+		if !known {
+			return s, fmt.Errorf("there is no parameter %q", name)
+		}
+		if len(values) > 1 {
+			return s, fmt.Errorf("%s is given more than once", name)
+		}
+		set(values[0])
+	}
+	return s, nil
+}
+
+// filter makes a filter of a selection, or says everything that is wrong with it.
+func (s Selection) filter(now time.Time) (dlq.Filter, error) {
+	f := dlq.Filter{Stream: s.Stream, Consumer: s.Consumer, Subject: s.Subject, Reason: s.Reason}
+	var faults []error
+	note := func(name string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	var err error
+	if s.Status != "" {
+		n, err := dlq.ParseStatus(string(s.Status))
+		note("status", err)
+		f.Status = &n
+	}
+	f.Since, err = moment(s.Since, now)
+	note("since", err)
+	f.Until, err = moment(s.Until, now)
+	note("until", err)
+	f.First, f.Last, err = span(string(s.Seq))
+	note("seq", err)
+	if s.Limit != "" {
+		if f.Limit, err = strconv.Atoi(string(s.Limit)); err != nil || f.Limit < 1 {
+			note("limit", fmt.Errorf("%q is no number from 1 on", s.Limit))
+		}
+	}
+	f.After, err = dlq.ParseCursor(s.After)
+	note("after", err)
+	return f, errors.Join(append(faults, f.Validate())...)
+}
+
+// moment is a time of a filter; none if it is left out.
+func moment(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	return dlq.ParseMoment(s, now)
+}
+
+// span is one sequence, or a range with both ends, either of which may be left out.
+func span(s string) (first, last uint64, err error) {
+	if s == "" {
+		return 0, 0, nil
+	}
+	a, b, isRange := strings.Cut(s, "-")
+	if !isRange {
+		b = a
+	}
+	if a != "" {
+		first, err = strconv.ParseUint(a, 10, 64)
+	}
+	if b != "" && err == nil {
+		last, err = strconv.ParseUint(b, 10, 64)
+	}
+	if err != nil || a == "" && b == "" || b != "" && last == 0 {
+		return 0, 0, fmt.Errorf("%q is no sequence N or range A-B", s)
+	}
+	return first, last, nil
+}
+
+// body reads a JSON object into v. An empty body is one that was forgotten, unless it may be left out.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, v any, optional bool) bool {
+	if formLike(r.Header.Get("Content-Type")) {
+		s.refuse(w, http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
+		return false
+	}
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		s.refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", maxBody))
+		return false
+	case err != nil:
+		s.refuse(w, http.StatusBadRequest, "the body could not be read")
+		return false
+	case len(bytes.TrimSpace(raw)) == 0 && optional:
+		return true
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err = d.Decode(v); err == nil && !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) { // null
+		err = errors.New("it is none")
+	}
+	if err == nil && d.More() {
+		err = errors.New("there is more than one value")
+	}
+	if err != nil {
+		s.refuse(w, http.StatusBadRequest, "the body must be a JSON object: "+wrongJSON(err))
+		return false
+	}
+	return true
+}
+
+// wrongJSON is what is wrong with a body, in the words of the API.
+func wrongJSON(err error) string {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) && kind.Field != "" {
+		return fmt.Sprintf("%s: it must not be a %s", kind.Field[strings.LastIndexByte(kind.Field, '.')+1:], kind.Value)
+	}
+	if errors.Is(err, io.EOF) {
+		return "it is empty"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// formLike reports whether a body can come of a form, or of a script that is to pass for one: a browser sends those from any page
+// without asking first. A form of the usual type (application/x-www-form-urlencoded) is never JSON, and curl says so by default.
+func formLike(contentType string) bool {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	return kind == "text/plain" || kind == "multipart/form-data"
+}

@@ -1,0 +1,156 @@
+package dlq
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// Filter selects entries: those that match all that is set. The zero Filter selects all.
+type Filter struct {
+	Stream   string    `json:"stream,omitempty"`   // the DLQ stream; empty: all of the configuration
+	Consumer string    `json:"consumer,omitempty"` // durable
+	Subject  string    `json:"subject,omitempty"`  // the original subject, with wildcards * and >
+	Reason   string    `json:"reason,omitempty"`
+	Status   *int      `json:"status,omitempty"` // 0: no answer
+	Since    time.Time `json:"since,omitzero"`   // stored in the DLQ then or later
+	Until    time.Time `json:"until,omitzero"`   // stored in the DLQ before
+	First    uint64    `json:"first,omitempty"`  // sequences in the DLQ stream, both included; 0: no bound
+	Last     uint64    `json:"last,omitempty"`
+	After    Cursor    `json:"after,omitzero"`  // only what comes after it in a List
+	Limit    int       `json:"limit,omitempty"` // at most so many, the oldest; 0: no limit
+}
+
+// Cursor is a place in a List. Its text, also in JSON, is STREAM:SEQ.
+type Cursor struct {
+	Stream string
+	Seq    uint64
+}
+
+// String is the cursor's text; empty for the zero Cursor.
+func (c Cursor) String() string {
+	if c == (Cursor{}) {
+		return ""
+	}
+	return c.Stream + ":" + strconv.FormatUint(c.Seq, 10)
+}
+
+// ParseCursor reads the text of a cursor.
+func ParseCursor(text string) (Cursor, error) {
+	if text == "" {
+		return Cursor{}, nil
+	}
+	i := strings.LastIndexByte(text, ':')
+	if i < 1 {
+		return Cursor{}, fmt.Errorf("%q is not STREAM:SEQ", text)
+	}
+	seq, err := strconv.ParseUint(text[i+1:], 10, 63)
+	if err != nil {
+		return Cursor{}, fmt.Errorf("%q is not STREAM:SEQ", text)
+	}
+	return Cursor{Stream: text[:i], Seq: seq}, nil
+}
+
+// MarshalJSON writes the cursor's text.
+func (c Cursor) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
+
+// UnmarshalJSON reads the cursor's text.
+func (c *Cursor) UnmarshalJSON(b []byte) error {
+	var text string
+	if err := json.Unmarshal(b, &text); err != nil {
+		return err
+	}
+	parsed, err := ParseCursor(text)
+	*c = parsed
+	return err
+}
+
+// Reasons are the words that Dlq-Reason may hold.
+func Reasons() []string {
+	return []string{
+		string(policy.ReasonRejected), string(policy.ReasonMaxDeliver), string(policy.ReasonMaxAge), string(policy.ReasonCrashLoop),
+		string(policy.ReasonMaxDeliverServer), string(policy.ReasonUndeliverable),
+	}
+}
+
+// Validate says what is wrong with a filter whatever the entries are: each fault on its own line, as "name: why", the name being that
+// of the field in JSON.
+func (f *Filter) Validate() error {
+	var faults []error
+	fault := func(name, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
+	}
+	if strings.ContainsAny(f.Consumer, " .*>\t\r\n") {
+		fault("consumer", "%q is not the name of a consumer", f.Consumer)
+	}
+	if f.Subject != "" && !validPattern(f.Subject) {
+		fault("subject", "%q is not a subject; * stands for one token, > at the end for one or more", f.Subject)
+	}
+	if f.Status != nil && (*f.Status < 0 || *f.Status > 999) {
+		fault("status", "%d is not an HTTP status, nor 0 for no answer", *f.Status)
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		fault("until", "%s is not after since, %s", f.Until.Format(time.RFC3339), f.Since.Format(time.RFC3339))
+	}
+	if f.Last != 0 && f.First > f.Last {
+		fault("seq", "%d-%d ends before it begins", f.First, f.Last)
+	}
+	if f.Limit < 0 {
+		fault("limit", "%d is negative", f.Limit)
+	}
+	return errors.Join(faults...)
+}
+
+// matches reports whether an entry is selected, but for its stream, the cursor and the limit.
+func (f *Filter) matches(e *Entry) bool {
+	switch {
+	case f.Consumer != "" && e.Consumer != f.Consumer,
+		f.Subject != "" && !subjectMatches(f.Subject, e.Subject),
+		f.Reason != "" && e.Reason != f.Reason,
+		f.Status != nil && e.Status != *f.Status,
+		!f.Since.IsZero() && e.Time.Before(f.Since),
+		!f.Until.IsZero() && !e.Time.Before(f.Until),
+		e.Seq < f.First,
+		f.Last != 0 && e.Seq > f.Last:
+		return false
+	}
+	return true
+}
+
+// explicit reports whether the filter names one entry by its sequence.
+func (f *Filter) explicit() bool { return f.First != 0 && f.First == f.Last }
+
+func validPattern(pattern string) bool {
+	if strings.ContainsAny(pattern, " \t\r\n") {
+		return false
+	}
+	tokens := strings.Split(pattern, ".")
+	for i, t := range tokens {
+		if t == "" || t == ">" && i < len(tokens)-1 {
+			return false
+		}
+	}
+	return true
+}
+
+// subjectMatches reports whether a subject matches a pattern.
+func subjectMatches(pattern, subject string) bool {
+	for {
+		p, restP, moreP := strings.Cut(pattern, ".")
+		s, restS, moreS := strings.Cut(subject, ".")
+		switch {
+		case p == ">":
+			return subject != ""
+		case p != "*" && p != s:
+			return false
+		case !moreP || !moreS:
+			return moreP == moreS
+		}
+		pattern, subject = restP, restS
+	}
+}

@@ -1,0 +1,166 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
+)
+
+const (
+	removeBatch   = 128 // entries that are claimed together
+	removeWorkers = 8
+	// halfMayGrow is how young a first part alone must be for its second to be on its way.
+	halfMayGrow = time.Minute
+)
+
+// Remove removes the entries that the filter selects and that are there when it begins. Between two entries it stops when
+// ctx ends, and says so in the report. An error means that it could not go on; the report then says what was done.
+func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Report, error) {
+	refs, err := s.selection(ctx, f)
+	if err != nil {
+		return s.newRun(0, nil).end(ctx.Err() != nil), err
+	}
+	r := s.newRun(len(refs), o.OnProgress)
+	if o.DryRun {
+		r.dry(refs)
+		return r.end(false), nil
+	}
+	if o.Confirm != nil {
+		if err := o.Confirm(len(refs)); err != nil {
+			return r.end(false), err
+		}
+	}
+	for _, some := range byStream(refs) {
+		if err := r.removeFrom(ctx, some, f.explicit()); err != nil {
+			return r.end(ctx.Err() != nil), err
+		}
+	}
+	return r.end(ctx.Err() != nil), nil
+}
+
+func (r *run) dry(refs []ref) {
+	for i := range refs {
+		r.note(Outcome{Entry: refs[i].entry(), Result: Selected})
+	}
+}
+
+// removeFrom removes entries of one DLQ stream. Those in replay are left. Without the bucket of claims nobody can be replaying.
+func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
+	stream := refs[0].stream
+	if err := r.s.removable(ctx, stream); err != nil {
+		return unlessStopped(ctx, err)
+	}
+	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, "", jetstream.ManageNone, newID(), owner())
+	switch {
+	case err == nil:
+		r.claims = claims
+		defer r.close(claims)
+		defer r.keepAlive(claims)()
+		if err := r.adopt(ctx, stream, dead); err != nil {
+			return err
+		}
+	case lost(err) || stopped(ctx):
+		return unlessStopped(ctx, err)
+	case !jetstream.IsNoBucket(err):
+		r.s.log.Warn("dead letters are removed without looking whether they are in replay", slog.String("error", err.Error()))
+	}
+	for batch := range slices.Chunk(refs, removeBatch) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := r.removeBatch(ctx, batch, explicit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends the claims; those of a run that cannot say so end by themselves.
+func (r *run) close(claims *jetstream.Claims) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if err := claims.Close(ctx); err != nil {
+		r.s.log.Debug("claims on dead letters end by themselves", slog.String("error", err.Error()))
+	}
+	r.claims = nil
+}
+
+func (r *run) removeBatch(ctx context.Context, batch []ref, explicit bool) error {
+	work := context.WithoutCancel(ctx)
+	got, seqs := batch, make([]uint64, len(batch))
+	for i := range batch {
+		seqs[i] = batch[i].seq()
+	}
+	if r.claims != nil {
+		claimed, by, err := r.claims.Take(work, seqs...)
+		if err != nil {
+			return err
+		}
+		got = nil
+		for i := range batch {
+			if slices.Contains(claimed, batch[i].seq()) {
+				got = append(got, batch[i])
+			} else {
+				r.note(Outcome{Entry: batch[i].entry(), Result: Kept, Why: "it is in work by " + by})
+			}
+		}
+	}
+	err := r.removeAll(ctx, got, explicit)
+	if r.claims != nil {
+		err = errors.Join(err, r.claims.Release(work, seqs...))
+	}
+	return err
+}
+
+// removeAll removes entries, several at a time. It returns the first error that means that the rest need not be tried.
+func (r *run) removeAll(ctx context.Context, refs []ref, explicit bool) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	queue := make(chan ref)
+	var workers sync.WaitGroup
+	for range min(removeWorkers, len(refs)) {
+		workers.Go(func() {
+			for one := range queue {
+				if err := r.removeOne(context.WithoutCancel(ctx), one, explicit); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	for _, one := range refs {
+		if ctx.Err() != nil {
+			break
+		}
+		queue <- one
+	}
+	close(queue)
+	workers.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func (r *run) removeOne(ctx context.Context, one ref, explicit bool) error {
+	if one.half == firstPart && !explicit && time.Since(one.time) < halfMayGrow {
+		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: "its second part may be on its way: remove it by its sequence alone, or in a minute"})
+		return nil
+	}
+	was, err := r.s.remove(ctx, one.stream, one.stored())
+	switch {
+	case err != nil && lost(err):
+		return err
+	case err != nil:
+		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: err.Error()})
+	case was:
+		r.note(Outcome{Entry: one.entry(), Result: Removed})
+	default:
+		r.note(Outcome{Entry: one.entry(), Result: Gone})
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
+)
+
+// claimedPause is between two looks at entries that others have in work.
+const claimedPause = 200 * time.Millisecond
+
+// Replay replays the entries that the filter selects and that are there when it begins, in order of arrival, each once. An
+// entry is gone when its replay succeeded, or when it is stored anew with the new cause. When ctx ends, what is in work is
+// finished, unless it waits for a connection to the app, and the report says that it was interrupted. An error means that it
+// could not go on (ErrAppAway, ErrNoClaims, NATS away); the report then says what was done.
+//
+// What survives a kill between any two steps of one entry:
+//
+//	claimed         the claim ends by itself; the entry is there
+//	answered        the entry is there, and a second run calls the app again
+//	stored anew     the same; if it fails again, the id of the new entry keeps it single
+//	noted as done   whoever comes next removes the entry
+//	first of two    the same
+//	removed         done
+func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Report, error) {
+	none := s.newRun(0, nil)
+	if o.To == "" {
+		o.To = ToApp
+	}
+	refs, err := s.selection(ctx, f)
+	if err != nil {
+		return none.end(ctx.Err() != nil), err
+	}
+	r := &replay{run: s.newRun(len(refs), o.OnProgress), o: o, dead: map[*Consumer]*jetstream.DeadLetters{}}
+	if o.DryRun {
+		r.dry(refs)
+		return r.end(false), nil
+	}
+	if o.Confirm != nil {
+		if err := o.Confirm(len(refs)); err != nil {
+			return r.end(ctx.Err() != nil), err
+		}
+	}
+	if o.To == ToApp && len(refs) > 0 {
+		if err := s.appThere(ctx); err != nil {
+			return r.end(ctx.Err() != nil), err
+		}
+	}
+	if o.Rate > 0 {
+		r.limiter = rate.NewLimiter(rate.Limit(o.Rate), 1)
+	}
+	for _, some := range byStream(refs) {
+		if err = r.stream(ctx, some); err != nil {
+			break
+		}
+	}
+	return r.end(ctx.Err() != nil), err
+}
+
+// replay is a Replay under way.
+type replay struct {
+	*run
+	o       ReplayOptions
+	limiter *rate.Limiter // nil: no limit
+	dead    map[*Consumer]*jetstream.DeadLetters
+
+	claimed []ref // in work by others when it was their turn; guarded by run.mu
+}
+
+// stream replays entries of one DLQ stream: first all, then again those that others had in work.
+func (r *replay) stream(ctx context.Context, refs []ref) error {
+	stream := refs[0].stream
+	if err := r.s.removable(ctx, stream); err != nil {
+		return unlessStopped(ctx, err)
+	}
+	source, manage := r.s.bucketOf(stream)
+	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, source, manage, newID(), owner())
+	switch {
+	case err != nil && (lost(err) || stopped(ctx)):
+		return unlessStopped(ctx, err)
+	case err != nil:
+		return fmt.Errorf("%w, and two replays at once would deliver them twice: %w", ErrNoClaims, err)
+	}
+	r.claims = claims
+	defer r.close(claims)
+	defer r.keepAlive(claims)()
+	if err := r.adopt(ctx, stream, dead); err != nil {
+		return err
+	}
+	r.prepare(ctx)
+	if err := r.all(ctx, refs); err != nil {
+		return err
+	}
+	for len(r.claimed) > 0 && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(claimedPause):
+		}
+		dead, err := claims.Dead(ctx)
+		if err == nil {
+			err = r.adopt(ctx, stream, dead)
+		}
+		if err != nil {
+			return err
+		}
+		again := r.claimed
+		r.claimed = nil
+		if err := r.all(ctx, again); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all replays entries, as many at a time as was asked for.
+func (r *replay) all(ctx context.Context, refs []ref) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	queue := make(chan ref)
+	var workers sync.WaitGroup
+	for range max(r.o.Concurrency, 1) {
+		workers.Go(func() {
+			for one := range queue {
+				if err := r.one(ctx, one); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	for _, one := range refs {
+		if ctx.Err() != nil {
+			break
+		}
+		queue <- one
+	}
+	close(queue)
+	workers.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// one replays one entry. An error means that the others need not be tried.
+func (r *replay) one(ctx context.Context, one ref) error {
+	if stopped(ctx) {
+		return nil
+	}
+	work := context.WithoutCancel(ctx)
+	got, _, err := r.claims.Take(work, one.seq())
+	if err != nil {
+		return err
+	}
+	if len(got) == 0 {
+		r.mu.Lock()
+		r.claimed = append(r.claimed, one)
+		r.mu.Unlock()
+		return nil
+	}
+	handled, err := r.taken(ctx, one)
+	if handled {
+		return err
+	}
+	return errors.Join(err, r.claims.Release(work, one.seq()))
+}
+
+// taken replays an entry that is claimed. It returns true if the claim was given up with it.
+func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
+	l, err := r.s.load(context.WithoutCancel(ctx), &one)
+	if err != nil {
+		return false, err
+	}
+	if l == nil {
+		r.note(Outcome{Entry: one.entry(), Result: Gone})
+		return false, nil
+	}
+	if why := r.unfit(l); why != "" {
+		r.note(Outcome{Entry: &l.Entry, Result: Kept, Why: why})
+		return false, nil
+	}
+	if !r.turn(ctx) {
+		return false, nil
+	}
+	var o *Outcome
+	if r.o.To == ToStream {
+		o, err = r.toStream(context.WithoutCancel(ctx), l)
+	} else {
+		o, err = r.toApp(ctx, l)
+	}
+	if o == nil || err != nil {
+		return false, err
+	}
+	o.Entry = &l.Entry
+	if o.Result == Kept {
+		r.note(*o)
+		return false, nil
+	}
+	if err := r.finish(one.stream, one.stored()); err != nil {
+		return true, fmt.Errorf("entry %d of stream %s is %s and could not be removed, which a second run does: %w", one.seq(), one.stream, o.Result, err)
+	}
+	r.note(*o)
+	return true, nil
+}
+
+// turn waits as long as the rate says; false if the run stops first.
+func (r *replay) turn(ctx context.Context) bool {
+	return r.limiter == nil || r.limiter.Wait(ctx) == nil
+}
+
+// unfit is why an entry is not replayed at all; empty if it is.
+func (r *replay) unfit(l *Letter) string {
+	switch {
+	case l.Part != "":
+		return fmt.Sprintf("it is half a message: part %s alone", l.Part)
+	case r.o.MaxReplays > 0 && l.Replays >= r.o.MaxReplays:
+		return fmt.Sprintf("it was replayed %d times already", r.o.MaxReplays)
+	case l.Subject == "":
+		return "it does not say its original subject"
+	case original(l.Headers).IsZero():
+		return "it does not say when its message was stored"
+	}
+	return ""
+}
+
+// load reads a selected entry again; nil if it is not there any more.
+func (s *Service) load(ctx context.Context, one *ref) (*Letter, error) {
+	var all *Letter
+	for _, seq := range one.stored() {
+		m, err := s.conn.Stored(ctx, one.stream, seq)
+		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && m == nil {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		e, ok := parse(one.stream, m)
+		switch {
+		case !ok:
+			return nil, nil
+		case all == nil:
+			all = letter(e, m.Header, m.Body)
+		case e.letterKey() != all.letterKey():
+			return nil, nil
+		default:
+			all.join(e.parts[0])
+			all.setBody(append(all.Body, m.Body...))
+		}
+	}
+	return all, nil
+}
+
+// bucketOf says for which stream the bucket of claims may be made.
+func (s *Service) bucketOf(dlqStream string) (source string, manage jetstream.Manage) {
+	manage = jetstream.ManageNone
+	for _, c := range s.consumers {
+		if jetstream.DeadLetterStream(c.DLQ, c.Stream, c.Durable) != dlqStream {
+			continue
+		}
+		if source == "" || manage == jetstream.ManageNone {
+			source, manage = c.Stream, c.Manage
+		}
+	}
+	return source, manage
+}

@@ -1,0 +1,205 @@
+package dlq
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
+)
+
+const (
+	// maxFailures bounds the causes that a report tells apart.
+	maxFailures = 100
+	// finishFor is how long it is tried on to remove an entry that is handled, while NATS is away.
+	finishFor = 15 * time.Second
+	// finishPause is between two tries.
+	finishPause = 250 * time.Millisecond
+)
+
+// run is a removal or a replay under way.
+type run struct {
+	s          *Service
+	onProgress func(Progress)
+	claims     *jetstream.Claims // of the DLQ stream that it is at; nil: none are needed
+
+	mu       sync.Mutex
+	report   Report
+	failures map[Failure]*Failure
+}
+
+func (s *Service) newRun(selected int, onProgress func(Progress)) *run {
+	return &run{s: s, onProgress: onProgress, report: Report{Progress: Progress{Selected: selected}}, failures: map[Failure]*Failure{}}
+}
+
+// note counts what became of an entry.
+func (r *run) note(o Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := &r.report.Progress
+	switch o.Result {
+	case Failed:
+		p.Failed++
+		r.failure(o)
+	case Kept:
+		p.Kept++
+		r.failure(o)
+	case Gone:
+		r.report.Gone++
+		p.Done++
+	default:
+		p.Done++
+	}
+	p.Last = &o
+	if r.onProgress != nil {
+		r.onProgress(*p)
+	}
+}
+
+// failure adds to the causes of what is still in the DLQ. Answers are not told apart by their bodies, each of which may be another:
+// that of the example is shown. The caller holds r.mu.
+func (r *run) failure(o Outcome) {
+	key := Failure{Result: o.Result, Consumer: o.Entry.Consumer, Reason: o.Reason, Status: o.Status, Why: o.Why}
+	if o.answer {
+		key.Why = ""
+	}
+	f := r.failures[key]
+	if f == nil && len(r.failures) >= maxFailures {
+		key = Failure{Result: o.Result, Why: "other causes"}
+		f = r.failures[key]
+	}
+	if f == nil {
+		f = &Failure{}
+		*f = key
+		f.Stream, f.Example = o.Entry.DLQStream, max(o.NewSeq, o.Entry.Seq)
+		f.Why = cmp.Or(key.Why, o.Why)
+		r.failures[key] = f
+	}
+	f.Count++
+}
+
+// end makes the report.
+func (r *run) end(interrupted bool) *Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rep := r.report
+	rep.Last, rep.Failures = nil, []Failure{}
+	rep.Interrupted = interrupted && rep.Done+rep.Failed+rep.Kept < rep.Selected
+	for _, f := range r.failures {
+		rep.Failures = append(rep.Failures, *f)
+	}
+	slices.SortFunc(rep.Failures, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Stream, b.Stream), cmp.Compare(a.Example, b.Example))
+	})
+	return &rep
+}
+
+// removable reports an error if nothing can be removed from a DLQ stream.
+func (s *Service) removable(ctx context.Context, stream string) error {
+	state, err := s.conn.StreamState(ctx, stream)
+	if err == nil && state.Keeps {
+		err = fmt.Errorf("nothing can be removed from stream %s: it is sealed, or has deny_delete", stream)
+	}
+	return err
+}
+
+// keepAlive renews the claims until the returned func is called, which waits for its end.
+func (r *run) keepAlive(claims *jetstream.Claims) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		tick := time.NewTicker(jetstream.ClaimLease / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			_ = claims.Renew(ctx) // tried again long before the claims end
+		}
+	})
+	return func() { cancel(); renewing.Wait() }
+}
+
+// adopt removes what runs that died were done with.
+func (r *run) adopt(ctx context.Context, stream string, dead [][]uint64) error {
+	if len(dead) == 0 {
+		return nil
+	}
+	for _, parts := range dead {
+		if _, err := r.s.remove(ctx, stream, parts); err != nil {
+			return err
+		}
+	}
+	return r.claims.Adopted(ctx)
+}
+
+// remove removes the parts of an entry, in order, and reports whether the first was there. The first of two goes first: a second part
+// alone is what is left of an entry, never what is still to come.
+func (s *Service) remove(ctx context.Context, stream string, parts []uint64) (was bool, err error) {
+	for i, seq := range parts {
+		there, err := s.conn.RemoveStored(ctx, stream, seq)
+		if err != nil {
+			return false, err
+		}
+		if i == 0 {
+			was = there
+		}
+	}
+	return was, nil
+}
+
+// finish removes an entry that is handled. That it is, is noted first, so that whoever comes after a kill removes it too and does not
+// handle it again. While NATS is away it tries on for a while.
+func (r *run) finish(stream string, parts []uint64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), finishFor)
+	defer cancel()
+	steps := []func() error{
+		func() error { return r.claims.Done(ctx, parts) },
+		func() error { _, err := r.s.remove(ctx, stream, parts); return err },
+		func() error { return r.claims.Release(ctx, parts[0]) },
+	}
+	var last error
+	for len(steps) > 0 {
+		err := steps[0]()
+		if err == nil {
+			steps = steps[1:]
+			continue
+		}
+		if last = err; !lost(err) {
+			return last
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(finishPause):
+		}
+	}
+	return nil
+}
+
+// lost reports whether an error means that nothing can be done now, rather than that one entry cannot.
+func lost(err error) bool {
+	return errors.Is(err, jetstream.ErrNotConnected) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// stopped reports whether the run was asked to stop.
+func stopped(ctx context.Context) bool { return ctx.Err() != nil }
+
+// unlessStopped is an error that counts only if it does not come of the stop.
+func unlessStopped(ctx context.Context, err error) error {
+	if stopped(ctx) {
+		return nil
+	}
+	return err
+}
+
+// left is an entry that stays for an error.
+func left(status int, err error) *Outcome {
+	return &Outcome{Result: Kept, Status: status, Why: err.Error()}
+}

@@ -1,0 +1,68 @@
+package dlq
+
+import (
+	"context"
+	"time"
+)
+
+// ref is a selected entry, as little of it as is needed to find it again: a selection is held in memory.
+type ref struct {
+	stream, consumer string
+	parts            [2]uint64 // sequences; the second is 0 where there is one
+	half             string    // Entry.Part
+	time             time.Time
+}
+
+func refOf(e *Entry) ref {
+	r := ref{stream: e.DLQStream, consumer: e.Consumer, half: e.Part, time: e.Time}
+	for i, p := range e.parts {
+		r.parts[i] = p.seq
+	}
+	return r
+}
+
+// seq names the entry, also in the claims.
+func (r *ref) seq() uint64 { return r.parts[0] }
+
+// stored are the sequences of the parts, that of the entry first.
+func (r *ref) stored() []uint64 {
+	if r.parts[1] == 0 {
+		return r.parts[:1:1]
+	}
+	return r.parts[:]
+}
+
+func (r *ref) entry() *Entry {
+	return &Entry{DLQStream: r.stream, Seq: r.parts[0], Consumer: r.consumer, Part: r.half, Time: r.time}
+}
+
+// selection is what the filter selects now, in the order of List.
+func (s *Service) selection(ctx context.Context, f Filter) ([]ref, error) {
+	var refs []ref
+	names := map[string]string{} // one copy of each name
+	for e, err := range s.List(ctx, f) {
+		if err != nil {
+			return nil, err
+		}
+		r := refOf(e)
+		if _, ok := names[r.consumer]; !ok {
+			names[r.consumer] = r.consumer
+		}
+		r.consumer = names[r.consumer]
+		refs = append(refs, r)
+	}
+	return refs, nil
+}
+
+// byStream cuts a selection into those of one DLQ stream each.
+func byStream(refs []ref) (cut [][]ref) {
+	for len(refs) > 0 {
+		n := 1
+		for n < len(refs) && refs[n].stream == refs[0].stream {
+			n++
+		}
+		cut = append(cut, refs[:n])
+		refs = refs[n:]
+	}
+	return cut
+}

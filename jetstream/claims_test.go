@@ -1,0 +1,203 @@
+package jetstream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+func (b *bench) claims(id string) (*Claims, [][]uint64) {
+	b.t.Helper()
+	k, dead, err := b.conn.OpenClaims(b.ctx, "S", "S", ManageCreate, id, "owner of "+id)
+	b.must(k, err)
+	return k, dead
+}
+
+// table is what the bucket says of the claims on stream S.
+func (b *bench) table() (t claimTable) {
+	b.t.Helper()
+	kv, err := b.js.KeyValue(b.ctx, StateBucket)
+	b.must(kv, err)
+	entry, err := kv.Get(b.ctx, claimsKey("S"))
+	b.must(entry, err)
+	b.must(nil, json.Unmarshal(entry.Value(), &t))
+	return t
+}
+
+func (b *bench) setTable(t claimTable) {
+	b.t.Helper()
+	kv, err := b.js.KeyValue(b.ctx, StateBucket)
+	b.must(kv, err)
+	value, err := json.Marshal(t)
+	b.must(value, err)
+	_, err = kv.Put(b.ctx, claimsKey("S"), value)
+	b.must(nil, err)
+}
+
+func (b *bench) take(k *Claims, entries ...uint64) ([]uint64, string) {
+	b.t.Helper()
+	got, owner, err := k.Take(b.ctx, entries...)
+	b.must(nil, err)
+	return got, owner
+}
+
+func TestClaims(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	one, dead := b.claims("one")
+	two, _ := b.claims("two")
+	if len(dead) != 0 {
+		t.Errorf("%v of the dead", dead)
+	}
+	if got, _ := b.take(one, 1, 2); !slices.Equal(got, []uint64{1, 2}) {
+		t.Errorf("%v", got)
+	}
+	if got, owner := b.take(two, 2, 3); !slices.Equal(got, []uint64{3}) || owner != "owner of one" {
+		t.Errorf("%v, the others are claimed by %q", got, owner)
+	}
+	b.must(nil, one.Done(b.ctx, []uint64{1, 7}))
+	if got, owner := b.take(two, 1); len(got) != 0 || owner != "owner of one" {
+		t.Errorf("%v, %q", got, owner)
+	}
+	b.must(nil, one.Release(b.ctx, 1, 2))
+	if got, _ := b.take(two, 1, 2); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+	b.must(nil, one.Close(b.ctx))
+	b.must(nil, two.Close(b.ctx))
+	if left := b.table(); len(left.Runs) != 0 {
+		t.Errorf("%+v is left", left)
+	}
+}
+
+// A run that loses an entry to another at the last moment does not claim it, not even later.
+func TestClaimsLost(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	one, _ := b.claims("one")
+	two, _ := b.claims("two")
+	b.take(one, 1)
+	if got, _ := b.take(two, 1, 2); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("%v", got)
+	}
+	b.take(one, 3)
+	if got, _ := b.take(two, 3); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	b.must(nil, two.Renew(b.ctx))
+	for _, r := range b.table().Runs {
+		if want := map[string][]uint64{"one": {1, 3}, "two": {2}}[r.ID]; !slices.Equal(r.Work, want) {
+			t.Errorf("%s has %v, want %v", r.ID, r.Work, want)
+		}
+	}
+}
+
+// What a run that died worked on is free; what it was done with stays claimed until somebody has removed it.
+func TestClaimsOfTheDead(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	k, _ := b.claims("first")
+	b.must(nil, k.Close(b.ctx))
+	mine := b.table()
+	mine.Runs = []claimRun{
+		{ID: "dead", Owner: "the dead", Until: time.Now().Add(-time.Second), Work: []uint64{1}, Done: [][]uint64{{2, 9}}},
+		{ID: "alive", Owner: "the living", Until: time.Now().Add(time.Minute), Work: []uint64{3}, Done: [][]uint64{{4}}},
+	}
+	b.setTable(mine)
+	k, dead := b.claims("next")
+	if len(dead) != 1 || !slices.Equal(dead[0], []uint64{2, 9}) {
+		t.Errorf("%v of the dead", dead)
+	}
+	if got, owner := b.take(k, 1, 2, 3, 4); !slices.Equal(got, []uint64{1}) || owner != "the living" {
+		t.Errorf("%v, %q", got, owner)
+	}
+	b.must(nil, k.Adopted(b.ctx))
+	if got, _ := b.take(k, 2, 3, 4); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// Claims on a stream that is gone, and what cannot be read, are none.
+func TestClaimsThatDoNotCount(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	k, _ := b.claims("first")
+	b.must(nil, k.Close(b.ctx))
+	old := b.table()
+	old.Created = old.Created.Add(-time.Hour)
+	old.Runs = []claimRun{{ID: "x", Owner: "x", Until: time.Now().Add(time.Hour), Work: []uint64{1}}}
+	b.setTable(old)
+	if got, owner := b.take(k, 1); len(got) != 1 {
+		t.Errorf("%v, %q", got, owner)
+	}
+	kv, err := b.js.KeyValue(b.ctx, StateBucket)
+	b.must(kv, err)
+	_, err = kv.PutString(b.ctx, claimsKey("S"), "nonsense")
+	b.must(nil, err)
+	if got, _ := b.take(k, 2); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestClaimsWithoutABucket(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	if _, _, err := b.conn.OpenClaims(b.ctx, "S", "S", ManageNone, "x", "x"); !IsNoBucket(err) {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := b.conn.OpenClaims(b.ctx, "NONE", "S", ManageCreate, "x", "x"); !errors.Is(err, ErrStreamNotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+// However many runs want the same entries at once, each is had by one at a time, and none is lost on the way.
+func TestClaimsAtOnce(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	const runs, entries = 4, 30
+	var mu sync.Mutex
+	held, handled := map[uint64]string{}, map[uint64]int{}
+	var all sync.WaitGroup
+	for i := range runs {
+		id := fmt.Sprint("run ", i)
+		k, _ := b.claims(id)
+		all.Go(func() {
+			for n := uint64(1); n <= entries; {
+				got, _, err := k.Take(b.ctx, n)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if len(got) == 0 {
+					n++ // somebody else has it
+					continue
+				}
+				mu.Lock()
+				if other := held[n]; other != "" {
+					t.Errorf("%s and %s have %d", other, id, n)
+				}
+				held[n] = id
+				handled[n]++
+				mu.Unlock()
+				mu.Lock()
+				held[n] = ""
+				mu.Unlock()
+				if err := k.Release(b.ctx, n); err != nil {
+					t.Error(err)
+				}
+				n++
+			}
+		})
+	}
+	all.Wait()
+	for n := range uint64(entries) {
+		if handled[n+1] == 0 {
+			t.Errorf("%d was had by nobody", n+1)
+		}
+	}
+	for _, r := range b.table().Runs {
+		if len(r.Work) > 0 {
+			t.Errorf("%s still has %v", r.Owner, r.Work)
+		}
+	}
+}

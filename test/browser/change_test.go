@@ -1,0 +1,183 @@
+package browser
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
+)
+
+func TestDelete(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(3)
+	b := open(t, w.url, "#/dlq/ORDERS_DLQ/2")
+	b.see(".entry", "total must not be negative")
+	b.click("Delete …")
+	b.see("dialog", "cannot be brought back")
+	b.click("Cancel")
+	b.gone("dialog")
+	if n := w.letters.Len(); n != 3 {
+		t.Fatalf("%d entries are left although it was cancelled", n)
+	}
+	b.click("Delete …")
+	b.click("Delete")
+	b.see(".entry .outcome", "Deleted.")
+	b.see(".bar", "2 entries")
+	if n := w.letters.Len(); n != 2 {
+		t.Errorf("%d entries are left", n)
+	}
+	b.goTo("#/dlq/ORDERS_DLQ/77")
+	b.see(".entry", "not there any more")
+}
+
+// What a replay comes to is said, whatever it is.
+func TestOutcomes(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(4)
+	w.letters.App = func(l *dlq.Letter) dlq.Outcome {
+		return []dlq.Outcome{
+			{Result: dlq.Failed, Reason: "max_deliver", Status: 503, Why: "still <b>busy</b>"},
+			{Result: dlq.Kept, Why: "it was replayed too often"},
+			{Result: dlq.Dropped, Status: 200},
+			{Result: dlq.Gone},
+		}[l.Seq-1]
+	}
+	b := opened(t, w.url)
+	for i, want := range []string{
+		"It failed again (503 Service Unavailable): still <b>busy</b>. A new entry holds the new cause.",
+		"It was left as it is: it was replayed too often.",
+		"The app does not want it (200 OK).",
+		"Somebody else replayed or removed it meanwhile.",
+	} {
+		b.goTo(fmt.Sprintf("#/dlq/ORDERS_DLQ/%d", i+1))
+		b.click("Replay …")
+		b.click("Replay")
+		b.see(".entry .outcome", want)
+		b.see("#said", want)
+	}
+	b.see(".letters", "replayed 1×")
+	b.calm()
+}
+
+func TestReplayAllAndCancel(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(60)
+	w.letters.App = func(l *dlq.Letter) dlq.Outcome {
+		if l.Status == 503 {
+			return dlq.Outcome{Result: dlq.Kept, Status: 503, Why: "inventory is not reachable"}
+		}
+		return dlq.Outcome{Result: dlq.Acked, Status: 200}
+	}
+	b := open(t, w.url, "#/dlq")
+	b.see(".bar", "60 entries")
+	release := w.letters.Hold()
+	defer release()
+	b.click("Replay all 60 …")
+	b.see("dialog", "60 entries that are there now, without a filter.")
+	b.shot("bulk")
+	b.click("Replay")
+	b.see("dialog", "Selecting")
+	b.wait("document.querySelector('dialog progress')")
+	b.click("Cancel")
+	b.see("dialog", "Cancelled")
+	b.wait("document.activeElement.innerText === 'Close'")
+	release()
+	b.click("Close")
+	b.see(".bar", "60 entries")
+	for w.letters.Held() > 0 { // the sidecar has heard of it
+		b.see(".bar", "entries")
+	}
+	if n := w.letters.Len(); n != 60 {
+		t.Errorf("%d entries are left after the cancel", n)
+	}
+	b.click("Replay all 60 …")
+	b.click("Replay")
+	b.see("dialog", "Done")
+	b.see("dialog", "42 replayed, 18 kept")
+	b.see("dialog table", "inventory is not reachable")
+	b.shot("bulk-done")
+	b.click("Close")
+	b.see(".bar", "18 entries")
+	b.click("Delete all 18 …")
+	b.click("Delete")
+	b.see("dialog", "Done: 18 deleted.")
+	b.click("Close")
+	b.see("main", "No dead letters")
+}
+
+// Everything can be done without a mouse, and the focus is never lost.
+func TestKeyboard(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(3)
+	b := open(t, w.url, "")
+	b.see("h2", "orders-worker")
+	b.press(kb.Tab)
+	if text := eval[string](b, "document.activeElement.innerText"); text != "Skip to the content" {
+		t.Errorf("the first stop is %q", text)
+	}
+	b.tabTo("Dead letters")
+	b.press(kb.Enter)
+	b.see(".letters", "orders.new")
+	b.tabTo("orders.cancelled")
+	b.press(kb.ArrowDown)
+	b.press(kb.Enter)
+	b.see(".entry", "ORDERS_DLQ, sequence 2")
+	b.tabTo("Replay …")
+	b.press(kb.Enter)
+	b.see("dialog", "The stream")
+	b.press(kb.Escape)
+	b.gone("dialog")
+	if text := eval[string](b, "document.activeElement.innerText"); text != "Replay …" {
+		t.Errorf("after the dialog the focus is on %q", text)
+	}
+	b.tabTo("JSON")
+	b.press(kb.ArrowRight)
+	if text := eval[string](b, "document.querySelector('[aria-selected=true]').innerText"); text != "Text" {
+		t.Errorf("the tab is %q", text)
+	}
+	b.press(kb.Escape)
+	b.gone(".entry")
+	if text := eval[string](b, "document.activeElement.innerText"); text != "orders.changed" {
+		t.Errorf("after the entry the focus is on %q", text)
+	}
+	b.press(kb.Enter)
+	b.see(".entry", "ORDERS_DLQ, sequence 2")
+	b.tabTo("Delete …")
+	b.press(kb.Enter)
+	b.tabTo("Delete")
+	b.press(kb.Enter)
+	b.see(".entry .outcome", "Deleted.")
+	if inside := eval[bool](b, "document.querySelector('.entry').contains(document.activeElement)"); !inside {
+		t.Error("the focus is lost after the deletion")
+	}
+	b.calm()
+}
+
+func TestPhone(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(120)
+	w.letters.Add(dlq.Letter{Entry: dlq.Entry{
+		Stream: "ORDERS", Consumer: strings.Repeat("w", 200), Subject: "orders." + strings.Repeat("x", 300), Sequence: 1, Reason: "rejected",
+		Error: strings.Repeat("y", 900),
+	}, Headers: map[string][]string{strings.Repeat("H", 300): {strings.Repeat("v", 3000)}}, Body: []byte(strings.Repeat("z", 5000))})
+	b := opened(t, w.url)
+	b.size(360, 740)
+	b.goTo("#/dlq")
+	b.see(".bar", "121 entries")
+	b.shot("dlq-phone")
+	eval[bool](b, "document.querySelector('.letters tbody a').click(), true")
+	b.see(".entry", "zzzz")
+	b.calm()
+	b.click("Hex")
+	b.see(".entry pre", "7a 7a")
+	b.calm()
+	b.goTo("#/dlq/ORDERS_DLQ/2")
+	b.see(".entry", "Cause")
+	b.shot("entry-phone")
+	b.click("Replay …")
+	b.see("dialog", "The stream")
+	b.shot("replay-phone")
+}

@@ -1,0 +1,119 @@
+package test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
+)
+
+// mostAllocations is how many allocations a message may cost the whole sidecar, with its default configuration. 6 of them are nats.go's, for
+// the message and the confirmation of its verdict, and 3 net/http's. It is about 15: pull requests come to some, and more where the
+// sidecar waits for messages.
+const mostAllocations = 17.0
+
+// A sidecar's allocations a message are counted: other than times they are the same on every machine.
+func TestAllocationsOfAMessage(t *testing.T) {
+	t.Parallel()
+	w := newBacklog(t)
+	w.drain(2000) // connections, pools and metric series are made
+	if c := w.drain(10000); c.allocations > mostAllocations {
+		t.Errorf("%.2f allocations a message, want %g at most", c.allocations, mostAllocations)
+	} else {
+		t.Logf("%.2f allocations and %.0f bytes a message", c.allocations, c.bytes)
+	}
+}
+
+// BenchmarkMessage is the sidecar's own cost of a message; server, app and publisher are in the process of the benchmark.
+func BenchmarkMessage(b *testing.B) {
+	w := newBacklog(b)
+	w.drain(2000)
+	c := w.drain(b.N)
+	b.ReportMetric(c.allocations, "sidecar-allocs/op")
+	b.ReportMetric(c.bytes, "sidecar-B/op")
+	b.ReportMetric(c.cpu*1e6, "sidecar-cpu-µs/op")
+}
+
+// cost is what a message costs: objects and bytes that are allocated, and seconds of CPU.
+type cost struct{ allocations, bytes, cpu float64 }
+
+// backlog is what a sidecar in a process of its own works through.
+type backlog struct {
+	t     testing.TB
+	js    natsjs.JetStream
+	admin adminClient
+	done  uint64 // messages
+}
+
+func newBacklog(t testing.TB) *backlog {
+	t.Helper()
+	server := localnats.Run(t, localnats.Options{})
+	nc, err := nats.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
+	t.Cleanup(func() { nc.Close(); <-closed })
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := within()
+	defer cancel()
+	if _, err := js.CreateStream(ctx, natsjs.StreamConfig{Name: stream, Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	t.Cleanup(app.Close)
+	p := start(t, "SIDECAR_NATS_URLS="+server.URL(), "SIDECAR_APP_URL="+app.URL, "SIDECAR_ADMIN_LISTEN=127.0.0.1:0",
+		"SIDECAR_CONSUMERS_0_STREAM="+stream, "SIDECAR_CONSUMERS_0_DURABLE="+durable)
+	w := &backlog{t: t, js: js}
+	eventually(t, func() bool {
+		for _, line := range p.log.lines("started") {
+			address, _ := line["admin"].(string)
+			w.admin = adminClient(address)
+		}
+		return w.admin != "" && w.admin.status("/readyz") == http.StatusOK
+	}, p.log.String)
+	return w
+}
+
+// drain publishes so many messages of 1 KiB and waits until all are acked.
+func (w *backlog) drain(n int) cost {
+	w.t.Helper()
+	before := w.spent()
+	body := make([]byte, 1024)
+	for range n {
+		if _, err := w.js.PublishAsync("orders.new", body, natsjs.WithStallWait(patience)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.done += uint64(n)
+	// The server is asked, not the sidecar: that would cost it allocations.
+	eventually(w.t, func() bool {
+		ctx, cancel := within()
+		defer cancel()
+		c, err := w.js.Consumer(ctx, stream, durable)
+		return err == nil && c.CachedInfo().AckFloor.Stream >= w.done
+	}, text("all are acked"))
+	after := w.spent()
+	return cost{
+		allocations: (after.allocations - before.allocations) / float64(n),
+		bytes:       (after.bytes - before.bytes) / float64(n),
+		cpu:         (after.cpu - before.cpu) / float64(n),
+	}
+}
+
+func (w *backlog) spent() cost {
+	return cost{
+		allocations: w.admin.metric("go_memstats_mallocs_total"),
+		bytes:       w.admin.metric("go_memstats_alloc_bytes_total"),
+		cpu:         w.admin.metric("process_cpu_seconds_total"),
+	}
+}
