@@ -275,12 +275,12 @@ func TestACutEndsTheLookUnderWay(t *testing.T) {
 	m := b.next()
 	p.freeze()
 	looked := make(chan error, 1)
-	began := time.Now()
+	began, sent := time.Now(), conn.nc.Stats().OutMsgs
 	go func() {
 		_, err := conn.consumerInfo(b.ctx, "S", "d")
 		looked <- err
 	}()
-	b.eventually("the look is under way", func() bool { return conn.nc.Stats().OutMsgs > 0 })
+	b.eventually("the look is under way", func() bool { return conn.nc.Stats().OutMsgs > sent })
 	b.must(nil, conn.nc.ForceReconnect())
 	if err := <-looked; err == nil || time.Since(began) > apiTimeout-time.Second {
 		t.Errorf("the look ended after %s: %v", time.Since(began), err)

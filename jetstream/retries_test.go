@@ -37,7 +37,12 @@ func (b *bench) crowd() {
 	for range crowd {
 		b.next().Nak(time.Hour)
 	}
-	b.eventually("half of what may be pending waits", b.source.crowded)
+	b.eventually("a look has seen that they wait", func() bool {
+		b.source.doubt() // a look that was under way before the last nak does not count it
+		b.source.mu.Lock()
+		defer b.source.mu.Unlock()
+		return b.source.parked == crowd
+	})
 }
 
 // moved moves a message and waits until it has left the durable.

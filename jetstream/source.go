@@ -511,6 +511,9 @@ func (s *Source) wake() {
 // look asks the server for the durable: whether it is the one bound to, and what became of pulls that are in doubt.
 func (s *Source) look(ctx context.Context) {
 	asked := time.Now()
+	s.mu.Lock()
+	naks := s.naks
+	s.mu.Unlock()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -534,7 +537,7 @@ func (s *Source) look(ctx context.Context) {
 			Bound: detail == "", Detail: detail,
 			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)), MaxAckPending: max(info.Config.MaxAckPending, 0),
 		})
-		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), 0
+		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), max(s.naks-naks, 0)
 		s.onlyOne = info.Delivered.Consumer <= s.counted
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)

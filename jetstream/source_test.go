@@ -316,7 +316,11 @@ func TestMaxBytes(t *testing.T) {
 	var got []int
 	held, bytes := []*Message{}, 0
 	for len(got) < len(sizes) {
-		ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
+		wait := 300 * time.Millisecond
+		if len(held) == 0 {
+			wait = 20 * time.Second
+		}
+		ctx, cancel := context.WithTimeout(b.ctx, wait)
 		m := b.source.Next(ctx)
 		cancel()
 		if m == nil {
