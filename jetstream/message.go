@@ -17,6 +17,8 @@ const (
 	// forsakeAfter is how long after the ack wait a verdict is still sent again, over one connection, to a durable that
 	// is there and does not confirm it: it does not know the message any more (it lost state in a crash), and will deliver it again.
 	forsakeAfter = time.Minute
+	// fullOutbox is how many verdicts are sent at once, if they were not sent before: those that wait hold leases.
+	fullOutbox = 4
 	// freshEvidence is how old the knowledge that the durable was not made anew may be when a verdict is sent.
 	freshEvidence = 20 * time.Millisecond
 )
@@ -196,7 +198,11 @@ func (s *Source) decide(m *Message, verdict string, now time.Time) {
 	s.touched.remove(m) // an in-progress after the verdict would undo it
 	s.settling[m] = struct{}{}
 	s.widen()
-	s.outbox = append(s.outbox, m)
+	if s.outbox = append(s.outbox, m); len(s.outbox) >= fullOutbox {
+		s.sendOutbox(now)
+		s.refill()
+		return
+	}
 	select {
 	case s.post <- struct{}{}:
 	default:
