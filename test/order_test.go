@@ -179,9 +179,10 @@ func TestOrderWhileTheDLQIsFull(t *testing.T) {
 		return reply{status: 200}
 	})
 	w.publish("orders.other", "bad")
+	s := w.running(ordered("subject"))
+	w.waitDead(1) // now it is full
 	bad := w.publish("orders.k0", "bad")
 	w.publishKeys(3, 4)
-	s := w.running(ordered("subject"))
 	eventually(t, func() bool { return w.app.count() == 2+8 }, func() string { return fmt.Sprintf("10 calls, there are %d", w.app.count()) })
 	s.waitCheck("dlq", false)
 	throughout(t, 3*time.Second, func() bool { return w.app.count() == 10 }, text("the key of the dead letter waits"))
