@@ -45,6 +45,7 @@ type ConsumerConfig struct {
 	MaxBytes       int64 // leased bytes at most; one message is always allowed
 	AckAsync       bool  // send each verdict once, unconfirmed
 	RetryStream    RetryStreamConfig
+	Ordered        bool // offer messages so that their order can be kept, and let the server pin the durable to one sidecar; no retry stream then
 }
 
 // incarnation tells a stream and durable from ones of the same names made later.
@@ -88,6 +89,18 @@ func (c *ConsumerConfig) wanted() natsjs.ConsumerConfig {
 	default:
 		w.FilterSubjects = c.FilterSubjects
 	}
+	if c.Ordered {
+		w.PriorityPolicy, w.PriorityGroups, w.PinnedTTL = natsjs.PriorityPolicyPinned, []string{pinGroup}, pinTTL
+	}
+	return w
+}
+
+// wanted is the durable as it is made on this server.
+func (s *Source) wanted() natsjs.ConsumerConfig {
+	w := s.cfg.wanted()
+	if s.conn.olderThan(2, 11) {
+		w.PriorityPolicy, w.PriorityGroups, w.PinnedTTL = natsjs.PriorityPolicyNone, nil, 0
+	}
 	return w
 }
 
@@ -130,7 +143,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 // create makes the durable. One that vanished while this process served it continues after the ack floor last seen;
 // a work queue has in it just what is not done.
 func (s *Source) create(ctx context.Context, stream *natsjs.StreamInfo) (*natsjs.ConsumerInfo, error) {
-	want := s.cfg.wanted()
+	want := s.wanted()
 	if last := s.lastSeen; last != nil && last.stream.Equal(stream.Created) {
 		want.OptStartSeq, want.OptStartTime = 0, nil
 		if stream.Config.Retention == natsjs.LimitsPolicy {
@@ -165,14 +178,18 @@ func startText(c natsjs.ConsumerConfig) string {
 
 // update changes what differs and may be changed: everything but where the durable started.
 func (s *Source) update(ctx context.Context, info *natsjs.ConsumerInfo) (*natsjs.ConsumerInfo, error) {
-	if len(changeable(Differences(info.Config, s.cfg))) == 0 || refusal(info) != "" {
+	pin := s.cfg.Ordered && pinned(info.Config) == "" && !s.conn.olderThan(2, 11)
+	if len(changeable(Differences(info.Config, s.cfg))) == 0 && !pin || refusal(info) != "" {
 		return info, nil
 	}
-	want, w := info.Config, s.cfg.wanted()
+	want, w := info.Config, s.wanted()
 	want.FilterSubject, want.FilterSubjects = w.FilterSubject, w.FilterSubjects
 	want.AckWait, want.MaxAckPending, want.MaxDeliver, want.BackOff = w.AckWait, w.MaxAckPending, w.MaxDeliver, nil
 	if w.Replicas != 0 {
 		want.Replicas = w.Replicas
+	}
+	if pinned(w) != "" && pinned(want) == "" {
+		want.PriorityPolicy, want.PriorityGroups, want.PinnedTTL = w.PriorityPolicy, w.PriorityGroups, w.PinnedTTL
 	}
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
@@ -195,8 +212,8 @@ func refusal(info *natsjs.ConsumerInfo) string {
 		return fmt.Sprintf("its ack policy is %s; it must be explicit", c.AckPolicy)
 	case c.HeadersOnly:
 		return "it delivers headers only; the app would get empty bodies"
-	case len(c.PriorityGroups) > 0:
-		return "it has priority groups, which are not supported yet"
+	case len(c.PriorityGroups) > 0 && pinned(c) == "":
+		return "it has priority groups of another kind than pinned_client, which are not supported"
 	}
 	return ""
 }
@@ -252,6 +269,9 @@ func (s *Source) warnings(b *binding) []string {
 	var ws []string
 	for _, d := range Differences(b.info.Config, s.cfg) {
 		ws = append(ws, d.String())
+	}
+	if w := s.conn.unpinned(s.cfg, b.info.Config); w != "" {
+		ws = append(ws, w)
 	}
 	for _, f := range b.unmatched {
 		ws = append(ws, "its filter subject "+f+" matches none of the stream's subjects: nothing will come")

@@ -113,6 +113,9 @@ func (k *checker) durable(ctx context.Context) {
 	for _, d := range Differences(info.Config, k.cfg) {
 		k.add(Warning, what, d.String(), adviceOn(d, k.cfg.Manage))
 	}
+	if why := k.conn.unpinned(k.cfg, info.Config); why != "" {
+		k.add(Warning, what, why, "make the durable anew, or let the sidecar change it with manage: update, on nats-server 2.11 or later")
+	}
 }
 
 // filters warns of filter subjects that no message of the stream can have.

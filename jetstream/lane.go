@@ -78,14 +78,20 @@ func (s *Source) refill() {
 	}
 	coming, lost := s.expected()
 	free := s.width - len(s.leases) - coming - lost
-	if s.pulling == PullOne {
+	gathering := s.order != nil && s.order.gathering
+	if gathering {
+		if free = s.gatherBatch(free, coming, time.Now()); free == 0 {
+			return
+		}
+	}
+	if s.pulling == PullOne && !gathering {
 		if coming > 0 || s.anyFresh() || s.due != nil && len(s.leases) > 0 || len(s.leases) >= s.cfg.Concurrency {
 			return
 		}
 		free = min(free, 1)
 	}
 	enough := max(s.width/8, min(s.cfg.Prefetch/2, enoughToAsk), 1)
-	if free <= 0 || free < enough && (coming > 0 || len(s.ready) > s.cfg.Prefetch/2) {
+	if free <= 0 || !gathering && free < enough && (coming > 0 || len(s.ready) > s.cfg.Prefetch/2) {
 		return
 	}
 	if !s.conn.Connected() || !s.notBefore.IsZero() && time.Now().Before(s.notBefore) {
@@ -138,14 +144,23 @@ func (s *Source) budget(batch int) (int, int64) {
 	return batch, most
 }
 
-// freeLane is a lane without a request, made if there are fewer than maxLanes.
+// mostLanes is how many lanes there may be. With one, deliveries arrive in the order they were numbered. A request without the pin
+// of a durable that is pinned to this source would wait for nothing.
+func (s *Source) mostLanes() int {
+	if s.order != nil || s.pin.id == "" && pinned(s.bound.info.Config) != "" {
+		return 1
+	}
+	return maxLanes
+}
+
+// freeLane is a lane without a request, made if there are fewer than there may be.
 func (s *Source) freeLane() *lane {
 	for _, l := range s.lanes {
 		if l.open == 0 && !l.retired {
 			return l
 		}
 	}
-	if len(s.lanes) >= maxLanes {
+	if len(s.lanes) >= s.mostLanes() {
 		return nil
 	}
 	l := &lane{inbox: s.conn.nc.NewRespInbox() + ".", closed: make(chan struct{})}
@@ -182,7 +197,7 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 	}
 	req = append(req, `,"idle_heartbeat":`...)
 	req = strconv.AppendInt(req, int64(min(heartbeat, expires/2)), 10)
-	req = append(req, '}')
+	req = append(s.appendPin(req), '}')
 	reply := l.inbox + strconv.FormatUint(l.number+1, 10)
 	if s.conn.nc.PublishRequest(s.nextSubject(), reply, req) != nil {
 		return // not connected: asked again after the reconnect
@@ -235,6 +250,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 	}
 	l.bytes = max(l.bytes-m.size, 0)
 	s.tooBig = 0
+	s.takePin(m)
 	if err == nil {
 		m.touchedAt = now
 		s.admit(l, m, seq)
@@ -249,6 +265,11 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source = s
 	s.counted++
+	m.arrivedAt = m.touchedAt
+	if s.order != nil && s.order.arrived(seq) {
+		s.scattered()
+		s.lookToGather()
+	}
 	if s.due == nil {
 		m.StreamCreated, m.MaxDeliver = s.bound.incarnation.stream, max(s.bound.info.Config.MaxDeliver, 0)
 		m.seenBefore = s.seenBefore(m.Sequence, seq)
@@ -274,14 +295,23 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	}
 	l.floor, s.highest = seq, max(s.highest, seq)
 	s.offer(m)
+	if s.order != nil && s.order.gathering {
+		s.gatherMore(m)
+		s.lookToGather()
+	}
 }
 
 func (s *Source) offer(m *Message) {
+	if s.order != nil && s.order.gathering && !m.first {
+		s.order.held = append(s.order.held, m)
+		return
+	}
 	select {
 	case s.ready <- m:
 	default:
 		// More than can be leased: only after pulls that seemed dead came alive. It is delivered again later.
 		s.release(m)
+		s.scattered()
 		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
 	}
 }
@@ -330,6 +360,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 	case status == "409" && strings.Contains(text, "Leadership Change"):
 		// What was on its way may be lost: the new leader knows.
 		l.doubted, l.doubtedAt, s.suspect, s.before = true, time.Now().Add(-secondLook), true, s.most
+		s.unsettled()
 		s.wake()
 		return
 	case status == noResponders, status == "409" && strings.Contains(text, "Server Shutdown"):
@@ -339,7 +370,10 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.wake()
 	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
 		s.tooBig = max(s.tooBig, l.bytes)
-	case status == "400", status == "423", status == "409" && msg.Header.Get("Nats-Pending-Messages") == "":
+	case status == "423":
+		s.losePin()
+		s.notBefore = l.lastHeard.Add(pullPause)
+	case status == "400", status == "409" && msg.Header.Get("Nats-Pending-Messages") == "":
 		// The durable was edited, most likely: its limits on requests are read again before the next one.
 		s.conn.complain("pull "+text, "the server refused a pull request", slog.String("status", status), slog.String("error", oneLine(text, 200)))
 		s.notBefore = l.lastHeard.Add(pullPause)

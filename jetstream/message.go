@@ -36,6 +36,8 @@ type Message struct {
 	// StreamCreated and MaxDeliver are the stream's creation time and the server-side limit of the durable (0: none).
 	StreamCreated time.Time
 	MaxDeliver    int
+	// Tries is how often the message was tried in place; who works on it counts.
+	Tries uint64
 	// HeaderLost says that the message had a header block that could not be parsed.
 	HeaderLost bool
 
@@ -50,11 +52,14 @@ type Message struct {
 	// Guarded by source.mu.
 	started    bool
 	kept       bool // it was tried, and is tried again in place
+	settled    bool // by another client, on a source that keeps order: it is pending no more
+	first      bool // nothing before it is pending, on a source that keeps order
 	released   bool
 	verdict    string    // what was decided; empty: nothing yet
 	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
 	resend     time.Duration
 	firstSent  time.Time // on this connection
+	arrivedAt  time.Time
 	wasSent    bool      // on any connection
 	touchedAt  time.Time // when the server last heard of the lease
 	prev, next *Message  // in the touch list
@@ -62,6 +67,13 @@ type Message struct {
 
 // Fresh reports whether the message was not tried before, as far as is known. It is for who works on the message.
 func (m *Message) Fresh() bool { return m.Delivered == 1 && !m.kept }
+
+// Leased reports whether the lease goes on.
+func (m *Message) Leased() bool {
+	m.source.mu.Lock()
+	defer m.source.mu.Unlock()
+	return !m.released
+}
 
 // Ack says that the message is done.
 func (m *Message) Ack() { m.done(ack) }
@@ -163,16 +175,23 @@ func (s *Source) expired(m *Message, now time.Time) bool {
 func (s *Source) settle(m *Message, verdict string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	s.decide(m, verdict, time.Now())
+}
+
+func (s *Source) decide(m *Message, verdict string, now time.Time) {
 	if m.released || m.verdict != "" {
 		return
 	}
 	if isNak(verdict) && s.expired(m, now) {
 		// It may be in work elsewhere: a late nak would bring a third delivery while the second is in work.
 		s.release(m)
+		s.scattered()
 		return
 	}
 	m.verdict, m.resend = verdict, resendAfter
+	if isNak(verdict) {
+		s.scattered()
+	}
 	if isNak(verdict) && verdict != handBack {
 		s.naks++
 	}
@@ -313,6 +332,7 @@ func (s *Source) sendWaiting(now time.Time) {
 			}
 		case now.Sub(m.firstSent) > patience:
 			s.release(m)
+			s.scattered()
 		case now.Sub(m.sentAt) >= m.resend:
 			if !s.looked && (isNak(m.verdict) || now.Sub(s.evidence) > time.Second) {
 				s.suspect = true // look first; sent at the next turn
@@ -355,6 +375,7 @@ func (s *Source) keepAlive(now time.Time) {
 	for m := s.touched.first(); m != nil && now.Sub(m.touchedAt) >= every; m = s.touched.first() {
 		if s.expired(m, now) {
 			// It may be in work elsewhere by now. What was not begun here is dropped.
+			s.scattered()
 			if s.touched.remove(m); !m.started {
 				s.release(m)
 			}
@@ -384,6 +405,12 @@ func (s *Source) release(m *Message) {
 		delete(s.leases, m.lease)
 	}
 	s.bytes -= m.size
+	s.lookToGather()
+	if s.order != nil && s.order.released != nil {
+		if next := s.order.released(m); next != nil {
+			s.offerNext(next)
+		}
+	}
 	if _, ok := s.settling[m]; ok {
 		delete(s.settling, m)
 		if len(s.settling) == 0 {

@@ -64,6 +64,9 @@ type Source struct {
 	rebind    string          // why the binding must be given up; empty: it need not
 	idle      []chan struct{} // closed when nothing is settling
 
+	order *order // nil: messages may overtake each other
+	pin   pin
+
 	lent      int    // leases lent to the retry stream
 	lentBytes int64  // and bytes
 	parked    int    // messages that waited for a retry at the last look, or were leased by others
@@ -115,7 +118,9 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		expires:  pullExpires,
 	}
 	s.touched.init()
-	if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
+	if cfg.Ordered {
+		s.order = &order{}
+	} else if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
 	}
 	s.status.Store(&Status{Detail: "starting"})
@@ -183,7 +188,7 @@ func (s *Source) TakeReady() *Message {
 	if s.retries != nil {
 		return s.retries.takeReady()
 	}
-	return nil
+	return s.takeHeld()
 }
 
 // Requeue gives a message back to the workers of this process, still leased.
@@ -412,7 +417,7 @@ func tickEvery(ackWait time.Duration) time.Duration {
 // turn is one round of looking after: first whether the durable is still the one bound to, where there is doubt, then
 // everything that is due.
 func (s *Source) turn(ctx context.Context) {
-	if s.inDoubt() {
+	if s.inDoubt(time.Now()) {
 		s.look(ctx)
 	}
 	s.mu.Lock()
@@ -425,6 +430,7 @@ func (s *Source) turn(ctx context.Context) {
 	s.sendWaiting(now)
 	s.keepAlive(now)
 	s.watchLanes(now)
+	s.renewPin(now)
 	s.refill()
 }
 
@@ -435,6 +441,9 @@ func (s *Source) open(b *binding) {
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence = time.Now()
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
+	if s.order != nil {
+		s.order.begin(b.info)
+	}
 	if s.lastSeen != nil && !s.lastSeen.stream.Equal(b.incarnation.stream) {
 		s.most = 0
 	}
@@ -462,10 +471,13 @@ func (s *Source) shut() {
 		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
 	}
 	s.held = nil
+	if s.order != nil {
+		s.order.held = nil
+	}
 	for _, m := range s.leases {
 		s.release(m)
 	}
-	s.width = 1
+	s.width, s.pin = 1, pin{}
 }
 
 func (s *Source) leaving() string {
@@ -482,9 +494,10 @@ func (s *Source) doubt() {
 	s.wake()
 }
 
-func (s *Source) inDoubt() bool {
+func (s *Source) inDoubt(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.suspect = s.suspect || s.gatherDue(now)
 	return s.suspect
 }
 
@@ -528,6 +541,7 @@ func (s *Source) look(ctx context.Context) {
 		s.onlyOne = info.Delivered.Consumer <= s.counted
 		s.judgeLanes(info, asked)
 		s.offerHeld(info)
+		s.gather(info, asked)
 		s.warnParked(info)
 	}
 }
@@ -567,6 +581,7 @@ func (s *Source) connectionChanged(connected bool) {
 	s.mu.Lock()
 	if s.bound != nil {
 		s.suspect, s.before = true, s.most
+		s.unsettled()
 		for _, l := range s.lanes {
 			if l.open > 0 && !l.doubted {
 				l.doubted, l.doubtedAt = true, time.Now()

@@ -187,12 +187,15 @@ func TestSourceDeliversAndAcks(t *testing.T) {
 
 // The bound holds exactly with nobody working: one lease at first, then one more with each first delivery.
 func TestLeaseBoundIsExact(t *testing.T) {
-	for _, c := range []struct{ concurrency, prefetch int }{{1, 0}, {1, 1}, {4, 4}, {3, 0}, {16, 16}} {
-		t.Run(fmt.Sprintf("%d+%d", c.concurrency, c.prefetch), func(t *testing.T) {
+	for _, c := range []struct {
+		concurrency, prefetch int
+		ordered               bool
+	}{{1, 0, false}, {1, 1, false}, {4, 4, false}, {3, 0, false}, {16, 16, false}, {1, 0, true}, {1, 1, true}, {4, 4, true}, {16, 16, true}} {
+		t.Run(fmt.Sprintf("%d+%d ordered %v", c.concurrency, c.prefetch, c.ordered), func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
 			b.publish(100)
 			cfg := b.config()
-			cfg.Concurrency, cfg.Prefetch = c.concurrency, c.prefetch
+			cfg.Concurrency, cfg.Prefetch, cfg.Ordered = c.concurrency, c.prefetch, c.ordered
 			b.run(cfg)
 			bound := c.concurrency + c.prefetch
 			var working []*Message
@@ -481,6 +484,7 @@ func TestRefusedDurable(t *testing.T) {
 		"push":         {Durable: "d", DeliverSubject: "to", AckPolicy: natsjs.AckExplicitPolicy},
 		"ack none":     {Durable: "d", AckPolicy: natsjs.AckNonePolicy},
 		"headers only": {Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, HeadersOnly: true},
+		"overflow":     {Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, PriorityPolicy: natsjs.PriorityPolicyOverflow, PriorityGroups: []string{"g"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})

@@ -57,7 +57,7 @@ func New(o Options) (*App, error) {
 	a := &App{cfg: o.Config, log: o.Log}
 	total := 0
 	for _, c := range o.Config.Consumers {
-		total += c.Concurrency
+		total += c.InFlight()
 	}
 	var err error
 	a.client, err = forward.New(o.Config.App, forward.Options{

@@ -19,20 +19,24 @@ func pipelineConfig(c config.Consumer, shutdown time.Duration) (pipeline.Config,
 		return pipeline.Config{}, err
 	}
 	return pipeline.Config{
-		Stream: c.Stream, Durable: c.Durable, Concurrency: c.Concurrency, Prefetch: c.Prefetch, Rate: c.Rate,
+		Stream: c.Stream, Durable: c.Durable, Concurrency: c.InFlight(), Prefetch: c.Prefetch, Rate: c.Rate,
 		Policy:          policy.Policy{MaxDeliver: c.MaxDeliver, MaxAge: c.MaxAge, Retry: c.Retry, Status: status},
-		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, AlertDepth: c.DLQ.AlertDepth, Dedupe: c.Dedupe, Breaker: c.Breaker,
+		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, AlertDepth: c.DLQ.AlertDepth, Dedupe: c.Dedupe, Breaker: c.Breaker, Order: c.Order,
 	}, nil
 }
 
 // SourceConfig is the part of a consumer's configuration that is about its durable.
 func SourceConfig(c config.Consumer) jetstream.ConsumerConfig {
-	return jetstream.ConsumerConfig{
+	cfg := jetstream.ConsumerConfig{
 		Stream: c.Stream, Durable: c.Durable, FilterSubjects: c.FilterSubjects, Manage: jetstream.Manage(c.Manage),
 		Start: start(c.Deliver()), AckWait: c.AckWait, MaxAckPending: c.MaxAckPending, Replicas: c.Replicas,
-		Concurrency: c.Concurrency, Prefetch: c.Prefetch, MaxBytes: c.MaxBytes, AckAsync: c.Ack == "async",
-		RetryStream: c.RetryStream,
+		Concurrency: c.InFlight(), Prefetch: c.Prefetch, MaxBytes: c.MaxBytes, AckAsync: c.Ack == "async",
+		RetryStream: c.RetryStream, Ordered: c.Order != pipeline.OrderNone,
 	}
+	if cfg.Ordered {
+		cfg.RetryStream.Enabled = false // what waits there is overtaken
+	}
+	return cfg
 }
 
 // BucketConfig is the part of a consumer's configuration that is about its dedupe bucket.

@@ -69,8 +69,9 @@ type Consumer struct {
 	Prefetch int `koanf:"prefetch"`
 	// MaxBytes is the most bytes leased; one message is always allowed.
 	MaxBytes int64 `koanf:"max_bytes" unit:"bytes"`
-	// Order is what must not overtake: none, subject, header:<Name> or stream.
-	Order string `koanf:"order" unsupported:"true"`
+	// Order is what must not overtake: none (anything may), subject (messages of the same subject), header:<Name> (those with the
+	// same value of a header, named as published; those without it may overtake) or stream (nothing may: one request at a time).
+	Order string `koanf:"order"`
 	// MaxDeliver is the most attempts, the first one counted; 0 means no limit.
 	MaxDeliver int `koanf:"max_deliver"`
 	// MaxAge dead-letters a message that is older than this when it would be retried; 0s means never.

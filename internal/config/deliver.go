@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// InFlight is how many requests may be in flight: order: stream implies one.
+func (c Consumer) InFlight() int {
+	if c.Order == "stream" {
+		return 1
+	}
+	return c.Concurrency
+}
+
 // DeliverKind is where a durable begins.
 type DeliverKind int
 

@@ -31,7 +31,7 @@ var docs = map[string]string{
 	"config.Consumer.MaxBytes":               "MaxBytes is the most bytes leased; one message is always allowed.",
 	"config.Consumer.MaxDeliver":             "MaxDeliver is the most attempts, the first one counted; 0 means no limit.",
 	"config.Consumer.Method":                 "Method is the HTTP method: POST, PUT or PATCH.",
-	"config.Consumer.Order":                  "Order is what must not overtake: none, subject, header:<Name> or stream.",
+	"config.Consumer.Order":                  "Order is what must not overtake: none (anything may), subject (messages of the same subject), header:<Name> (those with the same value of a header, named as published; those without it may overtake) or stream (nothing may: one request at a time).",
 	"config.Consumer.Path":                   "Path is joined to app.url.",
 	"config.Consumer.Prefetch":               "Prefetch is the most messages leased beyond those in flight; 0 means none.",
 	"config.Consumer.Rate":                   "Rate is the most requests a second; 0 means no limit.",

@@ -85,7 +85,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		{"map without =", "SIDECAR_APP_HEADERS=hunter2", `SIDECAR_APP_HEADERS: app.headers: entry 1 has no =: write a=b,c=d (a value with a comma can only be given in a file)`},
 		{"map twice", "SIDECAR_APP_HEADERS=A=b,A=c", `SIDECAR_APP_HEADERS: app.headers.A: is given twice`},
 		{"list element", "SIDECAR_NATS_URLS=nats://a,,nats://b", `SIDECAR_NATS_URLS: nats.urls[1] = "": has no scheme: write nats://host:4222`},
-		{"unsupported", "SIDECAR_CONSUMERS_0_ORDER=subject", `SIDECAR_CONSUMERS_0_ORDER: consumers[0].order = "subject": not supported yet`},
+		{"unsupported", "SIDECAR_CONSUMERS_0_FORMAT=cloudevents", `SIDECAR_CONSUMERS_0_FORMAT: consumers[0].format = "cloudevents": not supported yet`},
 		{"unsupported twin", "SIDECAR_APP_SIGNING_SECRET_FILE=/x", `SIDECAR_APP_SIGNING_SECRET_FILE: app.signing_secret_file: not supported yet`},
 		{"batch", "SIDECAR_CONSUMERS_0_BATCH=1", `SIDECAR_CONSUMERS_0_BATCH: consumers[0].batch: not supported yet`},
 		{"defaults", "SIDECAR_DEFAULTS_RETRY_INITIAL=0s", `SIDECAR_DEFAULTS_RETRY_INITIAL: defaults.retry.initial = 0s: must be above 0: a retry without delay is a tight loop`},

@@ -18,6 +18,9 @@ const (
 	statusPattern   = `^[1-5]([0-9][0-9]|[xX][xX])$`
 )
 
+// orderPattern is what order may be.
+const orderPattern = `^(none|subject|stream|header:.+)$`
+
 type object = map[string]any
 
 // limits are the least and the most that validation takes, whatever else is configured.
@@ -139,6 +142,9 @@ func leafSchema(f field) object {
 	}
 	if f.enum != nil {
 		return object{"enum": supported(f)}
+	}
+	if f.name == "config.Consumer.Order" {
+		return object{"type": "string", "pattern": orderPattern}
 	}
 	return object{"type": "string"}
 }

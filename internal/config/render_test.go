@@ -34,7 +34,7 @@ const exampleFoot = `
 defaults: {}
 
 # Known, and not supported yet: app.signing_secret, and of a consumer: format other than raw,
-# order other than none, and batch.
+# and batch.
 `
 
 // example is the text of config.example.yaml.

@@ -61,6 +61,7 @@ func (c *checker) consumer(p string, one Consumer) {
 	c.urlPath(p+".path", one.Path)
 	c.method(p+".method", one.Method)
 	c.flow(p, one)
+	c.order(p+".order", one.Order)
 	if one.MaxDeliver < 0 {
 		c.fault(p+".max_deliver", "must not be negative; 0 means no limit")
 	}
@@ -83,11 +84,22 @@ func (c *checker) flow(p string, one Consumer) {
 	if one.Order == "stream" && one.Concurrency > 1 && c.given(p+".concurrency") {
 		c.fault(p+".concurrency", "must be 1 with order: stream, which handles one message at a time")
 	}
-	switch leased := one.Concurrency + one.Prefetch; {
+	switch leased := one.InFlight() + one.Prefetch; {
 	case one.MaxAckPending < 1:
 		c.fault(p+".max_ack_pending", "must be at least 1")
 	case one.MaxAckPending < leased && one.Concurrency >= 1 && one.Prefetch >= 0:
 		c.warn(p+".max_ack_pending", "is less than concurrency + prefetch (%d): that many can never be leased", leased)
+	}
+}
+
+// order checks what must not overtake.
+func (c *checker) order(p, order string) {
+	name, isHeader := strings.CutPrefix(order, "header:")
+	switch {
+	case isHeader && !validHeaderName(name):
+		c.fault(p, "must name a message header after header:, as in header:Customer-Id")
+	case !isHeader && order != "none" && order != "subject" && order != "stream":
+		c.fault(p, "must be none, subject, header:<Name> or stream")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 type attempt struct {
 	message *jetstream.Message
 	scope   dedupe.Scope
+	number  uint64 // of this try, 1 on the first: deliveries, and tries in place between them
 
 	self      dedupe.Key // the message itself
 	key       dedupe.Key // its id, or itself
@@ -96,7 +97,16 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool
 	if a.decision.Verdict != policy.Ack {
 		why = failure(a)
 	}
-	return !p.gate.leave(a.message.Sequence, a.decision, why)
+	return !p.gate.leave(p.breakerKey(a), a.decision, why)
+}
+
+// breakerKey is what the breaker counts: different messages in a row; with an order of the whole stream there is only one at a time, and
+// each attempt counts.
+func (p *Pipeline) breakerKey(a *attempt) uint64 {
+	if p.Order == OrderStream {
+		return p.attempts.Add(1)
+	}
+	return a.message.Sequence
 }
 
 // enter waits until a request may be sent; false when the sidecar stops first.
@@ -125,7 +135,7 @@ func (p *Pipeline) call(w *worker, a *attempt) {
 	limits := p.limits(a)
 	p.Observer.InFlight(1)
 	a.result = p.App.Forward(w.ctx, p.Target, &forward.Message{
-		Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: m.Delivered,
+		Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: a.number,
 		MaxDeliver: uint64(limits.MaxDeliver), Pending: m.Pending, Stored: m.Stored, Header: m.Header, Body: m.Body,
 		Sending: w.sending,
 	})
@@ -140,7 +150,7 @@ func (p *Pipeline) call(w *worker, a *attempt) {
 		}
 		p.Observer.HeadersDropped(n)
 	}
-	a.decision = limits.Decide(a.result.Outcome, policy.Attempt{Number: m.Delivered, Age: time.Since(m.Stored), Random: random()})
+	a.decision = limits.Decide(a.result.Outcome, policy.Attempt{Number: a.number, Age: time.Since(m.Stored), Random: random()})
 }
 
 // smaller is the smaller of two limits, where 0 means none.

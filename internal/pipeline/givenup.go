@@ -87,7 +87,7 @@ func (p *Pipeline) rescueOne(ctx context.Context, g jetstream.GivenUp) (done boo
 	if m == nil || m.Stored.After(g.Time) || g.Time.Before(m.StreamCreated) {
 		return true, nil // gone, or of a stream that is gone
 	}
-	a := &attempt{message: m, scope: p.scopeOf(m), decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
+	a := &attempt{message: m, number: g.Deliveries, scope: p.scopeOf(m), decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
 	p.identify(a)
 	moved, err := p.Source.Moved(ctx, m)
 	if err != nil {

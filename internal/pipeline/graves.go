@@ -206,6 +206,13 @@ func (g *graves) lookSoon() {
 // putAside lets a dead letter wait without a lease, or with one if there is no more room to remember its cause.
 func (g *graves) putAside(dl *deadLetter, wait time.Duration) {
 	g.mu.Lock()
+	if g.p.order != nil {
+		// The next message of its key waits until it is stored.
+		g.held = append(g.held, dl)
+		g.mu.Unlock()
+		g.p.Source.Survived()
+		return
+	}
 	now := time.Now()
 	if g.remembered+dl.size() > maxRemembered {
 		g.sweep(now)
@@ -250,7 +257,7 @@ func (g *graves) watch(ctx context.Context) {
 		}
 		lost = err != nil
 		g.releaseHeld()
-		wait := time.NewTimer(jittered(pause))
+		wait := time.NewTimer(g.beforeHeld(jittered(pause)))
 		select {
 		case <-ctx.Done():
 		case <-wait.C:
@@ -260,6 +267,16 @@ func (g *graves) watch(ctx context.Context) {
 		}
 		wait.Stop()
 	}
+}
+
+// beforeHeld is how long to wait so that held dead letters get their turn when the DLQ is to be tried again: keys wait for them.
+func (g *graves) beforeHeld(pause time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.held) == 0 {
+		return pause
+	}
+	return min(pause, max(time.Until(g.next), firstPause))
 }
 
 // pauseLook keeps looks that were asked for apart.
@@ -297,7 +314,9 @@ func (g *graves) releaseHeld() {
 	g.held = nil
 	g.mu.Unlock()
 	for _, dl := range held {
-		g.add(dl)
+		if dl.message.Leased() { // else it is delivered again
+			g.add(dl)
+		}
 	}
 }
 

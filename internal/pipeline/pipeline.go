@@ -36,7 +36,15 @@ type Config struct {
 	AlertDepth      int           // entries in the DLQ above which there is an alert, 0 = never
 	Dedupe          dedupe.Config
 	Breaker         policy.BreakerConfig
+	Order           string // OrderNone, OrderSubject, OrderStream, or header: and the name of one
 }
+
+// What must not overtake.
+const (
+	OrderNone    = "none"
+	OrderSubject = "subject"
+	OrderStream  = "stream"
+)
 
 // Parts are what a pipeline is made of.
 type Parts struct {
@@ -60,6 +68,9 @@ type Pipeline struct {
 	limiter *rate.Limiter // nil: no limit
 	gate    *gate
 	graves  *graves
+	order   *order // nil: messages may overtake
+
+	attempts atomic.Uint64 // with OrderStream
 
 	mu     sync.Mutex
 	away   bool // the app is
@@ -79,6 +90,7 @@ func New(cfg Config, parts Parts) *Pipeline {
 		p.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), max(1, int(cfg.Rate/100)))
 	}
 	p.graves = newGraves(p)
+	p.order = newOrder(cfg.Order, parts.Source)
 	p.gate = newGate(cfg.Breaker, cfg.Concurrency)
 	p.gate.ready, p.gate.onChange, p.gate.onAlone = parts.Ready, p.breakerChanged, p.aloneChanged
 	p.away = true
@@ -186,8 +198,9 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 
 	quick, done := context.WithTimeout(deadline, time.Second)
 	p.Source.StopPulling(quick)
-	done()
 	p.handBackWaiting()
+	p.Source.Unpin(quick)
+	done()
 
 	idle := make(chan struct{})
 	go func() { working.Wait(); close(idle) }()
@@ -214,12 +227,22 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 
 // handBackWaiting hands back what is leased and not begun: handing back is not failing.
 func (p *Pipeline) handBackWaiting() {
+	var all []*jetstream.Message
+	if p.order != nil {
+		all = p.order.stop()
+	}
 	for m := p.Source.TakeReady(); m != nil; m = p.Source.TakeReady() {
-		m.HandBack()
+		all = append(all, m)
 	}
-	for _, m := range p.waiting.Drain() {
-		m.HandBack()
+	handBack(append(all, p.waiting.Drain()...))
+}
+
+// next waits for a message to work on. It returns nil when ctx ends.
+func (p *Pipeline) next(ctx context.Context) *jetstream.Message {
+	if p.order != nil {
+		return p.order.take(ctx)
 	}
+	return p.Source.Next(ctx)
 }
 
 // work handles one message after the other until ctx ends. A request that is at the app then may finish until workCtx
@@ -242,7 +265,7 @@ func (p *Pipeline) work(ctx, workCtx context.Context) {
 			stop()
 		}
 	}
-	for m := p.Source.Next(ctx); m != nil; m = p.Source.Next(ctx) {
+	for m := p.next(ctx); m != nil; m = p.next(ctx) {
 		if ctx.Err() != nil {
 			m.HandBack()
 			return
@@ -273,7 +296,7 @@ func (p *Pipeline) handle(ctx context.Context, w *worker, m *jetstream.Message) 
 		p.graves.add(dl) // decided before: only storing it failed
 		return
 	}
-	a := attempt{message: m, scope: p.scopeOf(m)}
+	a := attempt{message: m, scope: p.scopeOf(m), number: m.Delivered + m.Tries}
 	if !p.begin(&a) {
 		return
 	}

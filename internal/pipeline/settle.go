@@ -28,6 +28,12 @@ func (p *Pipeline) settle(a *attempt) {
 		p.remember(a)
 		m.Ack()
 		p.settled(a, ResultDrop)
+	case a.decision.Verdict == policy.Retry && p.order != nil:
+		p.settled(a, ResultRetry)
+		if !p.order.later(m, a.decision.Delay) {
+			m.HandBack() // stopping
+		}
+		p.Source.Survived()
 	case a.decision.Verdict == policy.Retry:
 		m.Retry(a.decision.Delay)
 		p.settled(a, ResultRetry)
@@ -57,7 +63,7 @@ func (p *Pipeline) settled(a *attempt, r Result) {
 		text = a.result.Reason
 	}
 	p.Observer.Settled(&Settled{
-		Subject: m.Subject, Sequence: m.Sequence, Delivered: m.Delivered,
+		Subject: m.Subject, Sequence: m.Sequence, Delivered: a.number,
 		Result: r, Reason: a.decision.Reason, Status: a.result.Status, Error: text,
 		Delay: a.decision.Delay, Duration: a.result.Duration, Latency: time.Since(m.Stored),
 	})
@@ -72,7 +78,7 @@ func (p *Pipeline) deadLetter(a *attempt) *deadLetter {
 	return &deadLetter{
 		attempt: *a,
 		letter: jetstream.DeadLetter{
-			Message: a.message, Deliveries: a.message.Delivered, Reason: string(a.decision.Reason), Status: a.result.Status,
+			Message: a.message, Deliveries: a.number, Reason: string(a.decision.Reason), Status: a.result.Status,
 			Error: text, Response: a.result.Response, FailedAt: time.Now(),
 		},
 	}

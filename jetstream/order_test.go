@@ -1,0 +1,258 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// ordered is a consumer of the bench's stream that keeps order, with a short ack wait.
+func (b *bench) ordered() ConsumerConfig {
+	cfg := b.config()
+	cfg.Ordered, cfg.AckWait = true, time.Second
+	return cfg
+}
+
+// takeAll is the next message that may be worked on.
+func (b *bench) takeAll() *Message {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	defer cancel()
+	for m := b.source.Take(ctx); m != nil; m = b.source.Take(ctx) {
+		if b.source.Begin(m) {
+			return m
+		}
+	}
+	b.t.Fatal("no message came")
+	return nil
+}
+
+// leaveBehind makes the durable and leaves n messages pending there, as a process that died does: every third was kept alive twice, and
+// every second once.
+func (b *bench) leaveBehind(cfg ConsumerConfig, n int) {
+	b.t.Helper()
+	b.must(b.js.CreateConsumer(b.ctx, "S", cfg.wanted()))
+	sub, err := b.nc.SubscribeSync(nats.NewInbox())
+	b.must(sub, err)
+	request := fmt.Sprintf(`{"batch":%d,"expires":5000000000,"group":%q}`, n, pinned(cfg.wanted()))
+	if !cfg.Ordered {
+		request = fmt.Sprintf(`{"batch":%d,"expires":5000000000}`, n)
+	}
+	b.must(nil, b.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.S.d", sub.Subject, []byte(request)))
+	var replies []string
+	for range n {
+		msg, err := sub.NextMsg(10 * time.Second)
+		b.must(msg, err)
+		replies = append(replies, msg.Reply)
+	}
+	for _, every := range []int{2, 3} {
+		time.Sleep(cfg.AckWait / 4) // between two rounds of keeping alive
+		for i := 0; i < n; i += every {
+			_, err := b.nc.Request(replies[i], []byte("+WPI"), 5*time.Second)
+			b.must(nil, err)
+		}
+	}
+	b.must(nil, sub.Unsubscribe())
+	if group := pinned(cfg.wanted()); group != "" {
+		_, err := b.nc.Request("$JS.API.CONSUMER.UNPIN.S.d", []byte(fmt.Sprintf(`{"group":%q}`, group)), 5*time.Second)
+		b.must(nil, err)
+	}
+}
+
+// The server delivers what a dead process had by when it was last kept alive, and new messages before all of it.
+func TestTheServerDoesNotKeepTheOrder(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(20)
+	cfg := b.config()
+	cfg.AckWait = time.Second
+	b.leaveBehind(cfg, 9)
+	b.run(cfg)
+	var got []uint64
+	for range 20 {
+		m := b.next()
+		got = append(got, m.Sequence)
+		m.Ack()
+	}
+	if slices.IsSorted(got) || got[0] != 10 {
+		t.Errorf("it kept the order: %v", got)
+	}
+}
+
+// What a dead process had is gathered, and offered in the order of the stream, also if it is more than may be leased.
+func TestGather(t *testing.T) {
+	for _, c := range []struct{ concurrency, prefetch int }{{4, 16}, {4, 4}, {1, 1}, {1, 0}} {
+		t.Run(fmt.Sprintf("%d+%d", c.concurrency, c.prefetch), func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.publish(20)
+			cfg := b.ordered()
+			cfg.Concurrency, cfg.Prefetch = c.concurrency, c.prefetch
+			b.leaveBehind(cfg, 9)
+			b.run(cfg)
+			var got []uint64
+			for range 20 {
+				m := b.takeAll()
+				got = append(got, m.Sequence)
+				if n := b.info().NumAckPending; n > max(9, c.concurrency+c.prefetch+9) {
+					t.Errorf("%d are pending", n)
+				}
+				m.Ack()
+			}
+			if !slices.IsSorted(got) {
+				t.Errorf("got %v", got)
+			}
+			b.eventually("everything is acked", b.settled)
+		})
+	}
+}
+
+// A message that another client of the durable has holds up those behind it, until it is done.
+func TestNothingOvertakesAnother(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(1)
+	cfg := b.ordered()
+	cfg.AckWait = 30 * time.Second
+	cons, err := b.js.CreateConsumer(b.ctx, "S", natsjs.ConsumerConfig{Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, AckWait: 30 * time.Second, MaxAckPending: 1000, MaxDeliver: -1})
+	b.must(cons, err)
+	theirs, err := cons.Next()
+	b.must(theirs, err)
+	b.publish(3)
+	b.run(cfg)
+	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+	defer cancel()
+	if m := b.source.Take(ctx); m != nil {
+		t.Fatalf("%d was offered", m.Sequence)
+	}
+	b.must(nil, theirs.DoubleAck(b.ctx))
+	for n := uint64(2); n <= 4; n++ {
+		m := b.takeAll()
+		if m.Sequence != n {
+			t.Fatalf("%d came, and not %d", m.Sequence, n)
+		}
+		m.Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+}
+
+// The durable stays pinned to a source that waits, or that has all it may lease.
+func TestPinIsRenewed(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.ordered()
+	cfg.Concurrency, cfg.Prefetch = 1, 0
+	made := cfg.wanted()
+	made.PinnedTTL = time.Second
+	b.must(b.js.CreateConsumer(b.ctx, "S", made))
+	b.run(cfg)
+	b.publish(2)
+	held := b.takeAll()
+	pin := b.pinID()
+	if pin == "" {
+		t.Fatal("it is not pinned")
+	}
+	b.stays("it is pinned to the same client", 2*time.Second, func() bool { return b.pinID() == pin })
+	held.Ack()
+	b.takeAll().Ack()
+	b.eventually("everything is acked", b.settled)
+	b.stays("it is pinned to the same client", 2*time.Second, func() bool { return b.pinID() == pin })
+	b.source.StopPulling(b.ctx)
+	b.source.Unpin(b.ctx)
+	if now := b.pinID(); now != "" {
+		t.Fatalf("it is still pinned: %s", now)
+	}
+}
+
+// stays holds that a condition is true for a time.
+func (b *bench) stays(what string, d time.Duration, cond func() bool) {
+	b.t.Helper()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end); <-look.C {
+		if !cond() {
+			b.t.Fatalf("it does not stay so: %s", what)
+		}
+	}
+}
+
+// pinID is whom the server has pinned the durable to.
+func (b *bench) pinID() string {
+	b.t.Helper()
+	msg, err := b.nc.Request("$JS.API.CONSUMER.INFO.S.d", nil, 5*time.Second)
+	b.must(msg, err)
+	var info struct {
+		Groups []struct {
+			ID string `json:"pinned_client_id"`
+		} `json:"priority_groups"`
+	}
+	b.must(nil, json.Unmarshal(msg.Data, &info))
+	if len(info.Groups) == 0 {
+		return ""
+	}
+	return info.Groups[0].ID
+}
+
+// The server's header about the pin is not the message's; one of the publisher's is.
+func TestPinIsNoHeader(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.run(b.ordered())
+	b.must(b.js.PublishMsg(b.ctx, &nats.Msg{Subject: "s.x", Header: nats.Header{"Nats-Pin-Id": {"mine"}}}))
+	b.publish(1)
+	m := b.takeAll()
+	if got := m.Header["Nats-Pin-Id"]; !slices.Equal(got, []string{"mine"}) {
+		t.Errorf("headers %v", m.Header)
+	}
+	m.Ack()
+	m = b.takeAll()
+	if _, found := m.Header["Nats-Pin-Id"]; found {
+		t.Errorf("headers %v", m.Header)
+	}
+	m.Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
+// A check says whether a durable that is there keeps the order with several sidecars.
+func TestCheckOfTheOrder(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	warned := func() bool {
+		return slices.ContainsFunc(b.conn.Check(b.ctx, b.ordered(), DeadLetterConfig{}), func(f Finding) bool {
+			return f.Level == Warning && strings.HasPrefix(f.Detail, "it has no pinned-client priority group")
+		})
+	}
+	if warned() {
+		t.Error("a warning about a durable that is to be made")
+	}
+	cfg := b.ordered()
+	cfg.Ordered = false
+	b.must(b.js.CreateConsumer(b.ctx, "S", cfg.wanted()))
+	if !warned() {
+		t.Error("no warning")
+	}
+	b.must(b.js.UpdateConsumer(b.ctx, "S", b.orderedWanted()))
+	if warned() {
+		t.Error("a warning about a durable with a group")
+	}
+}
+
+func (b *bench) orderedWanted() natsjs.ConsumerConfig {
+	cfg := b.ordered()
+	return cfg.wanted()
+}
+
+// A durable with pinned clients is also served without an order, by several lanes once it is known whom it is pinned to.
+func TestPinnedWithoutOrder(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(50)
+	b.must(b.js.CreateConsumer(b.ctx, "S", b.orderedWanted()))
+	cfg := b.config()
+	cfg.AckWait = time.Second
+	b.run(cfg)
+	for range 50 {
+		b.next().Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+}
