@@ -76,25 +76,8 @@ func (s *Source) refill() {
 	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || s.refused != "" {
 		return
 	}
-	coming, lost := s.expected()
-	free := s.width - len(s.leases) - coming - lost
-	gathering := s.order != nil && s.order.gathering
-	if gathering {
-		if free = s.gatherBatch(free, coming, time.Now()); free == 0 {
-			return
-		}
-	}
-	if s.pulling == PullOne && !gathering {
-		if coming > 0 || s.anyFresh() || s.due != nil && len(s.leases) > 0 || len(s.leases) >= s.cfg.Concurrency {
-			return
-		}
-		free = min(free, 1)
-	}
-	enough := max(s.width/8, min(s.cfg.Prefetch/2, enoughToAsk), 1)
-	if free <= 0 || !gathering && free < enough && (coming > 0 || len(s.ready) > s.cfg.Prefetch/2) {
-		return
-	}
-	if !s.conn.Connected() || !s.notBefore.IsZero() && time.Now().Before(s.notBefore) {
+	free := s.wants()
+	if free <= 0 || !s.conn.Connected() || !s.notBefore.IsZero() && time.Now().Before(s.notBefore) {
 		return
 	}
 	if limit := s.bound.info.Config.MaxRequestBatch; limit > 0 {
@@ -107,6 +90,26 @@ func (s *Source) refill() {
 	if l := s.freeLane(); l != nil {
 		s.pull(l, free, budget)
 	}
+}
+
+// wants is how many messages are worth a request now; 0 if none.
+func (s *Source) wants() int {
+	coming, lost := s.expected()
+	free := s.width - len(s.leases) - coming - lost
+	if s.order != nil && s.order.gathering {
+		return s.gatherBatch(free, coming, time.Now())
+	}
+	if s.pulling == PullOne {
+		if coming > 0 || s.anyFresh() || s.due != nil && len(s.leases) > 0 || len(s.leases) >= s.cfg.Concurrency {
+			return 0
+		}
+		free = min(free, 1)
+	}
+	enough := max(s.width/8, min(s.cfg.Prefetch/2, enoughToAsk), 1)
+	if free < enough && (coming > 0 || len(s.ready) > s.cfg.Prefetch/2) {
+		return 0
+	}
+	return free
 }
 
 // anyFresh reports whether a message is leased that was not tried before.
