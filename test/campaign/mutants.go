@@ -76,7 +76,7 @@ var mutants = []mutant{
 	},
 	{
 		"sends one request too many", "internal/app/app.go",
-		"\tfor _, c := range o.Config.Consumers {\n\t\ttotal += c.Concurrency\n\t}\n",
+		"\tfor _, c := range o.Config.Consumers {\n\t\ttotal += c.InFlight()\n\t}\n",
 		"\tfor i := range o.Config.Consumers {\n\t\to.Config.Consumers[i].Concurrency++\n\t\ttotal += o.Config.Consumers[i].Concurrency\n\t}\n",
 		"", nil,
 		[]string{"requests in flight are bounded"},
