@@ -62,6 +62,14 @@ var mutants = []mutant{
 		[]string{"a cut loses no ack", "a clean stop confirms its acks"},
 	},
 	{
+		"drops leases on reconnect", "jetstream/source.go",
+		"\t\ts.suspect, s.before = true, s.most\n",
+		"\t\ts.suspect, s.before = true, s.most\n\t\tfor _, m := range s.leases {\n\t\t\ts.release(m)\n\t\t}\n",
+		ackLost,
+		func(p plan) bool { return !p.Shared }, // else the others know the answer
+		[]string{"a cut loses no ack", "a clean stop confirms its acks"},
+	},
+	{
 		"does not remember", "internal/pipeline/settle.go",
 		"\t\tp.remember(a)\n\t\tm.Ack()\n\t\tp.settled(a, ResultAck)\n", "\t\tm.Ack()\n\t\tp.settled(a, ResultAck)\n",
 		"", nil,
