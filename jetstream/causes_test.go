@@ -44,9 +44,7 @@ func TestCauses(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	cfg := DeadLetterConfig{Enabled: true, Stream: "{stream}_DLQ", Subject: "dlq.{stream}.{consumer}.{subject}", Create: true}
 	d := NewDeadLetters(b.conn, cfg, "S", "d", quiet())
-	for d.Ensure(b.ctx) != nil && b.ctx.Err() == nil {
-		time.Sleep(10 * time.Millisecond) // the connection is still being made
-	}
+	b.eventually("the DLQ stream is there", func() bool { return d.Ensure(b.ctx) == nil })
 	if got := d.Causes(b.ctx); len(got) != 0 {
 		t.Errorf("of an empty DLQ: %v", got)
 	}

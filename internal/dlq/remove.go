@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -119,31 +118,9 @@ func (r *run) removeBatch(ctx context.Context, batch []ref, explicit bool) error
 
 // removeAll removes entries, several at a time. It returns the first error that means that the rest need not be tried.
 func (r *run) removeAll(ctx context.Context, refs []ref, explicit bool) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	queue := make(chan ref)
-	var workers sync.WaitGroup
-	for range min(removeWorkers, len(refs)) {
-		workers.Go(func() {
-			for one := range queue {
-				if err := r.removeOne(context.WithoutCancel(ctx), one, explicit); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	for _, one := range refs {
-		if ctx.Err() != nil {
-			break
-		}
-		queue <- one
-	}
-	close(queue)
-	workers.Wait()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return nil
+	return each(ctx, min(removeWorkers, len(refs)), refs, func(ctx context.Context, one ref) error {
+		return r.removeOne(context.WithoutCancel(ctx), one, explicit)
+	})
 }
 
 func (r *run) removeOne(ctx context.Context, one ref, explicit bool) error {

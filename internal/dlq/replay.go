@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -121,31 +120,7 @@ func (r *replay) stream(ctx context.Context, refs []ref) error {
 
 // all replays entries, as many at a time as was asked for.
 func (r *replay) all(ctx context.Context, refs []ref) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	queue := make(chan ref)
-	var workers sync.WaitGroup
-	for range max(r.o.Concurrency, 1) {
-		workers.Go(func() {
-			for one := range queue {
-				if err := r.one(ctx, one); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	for _, one := range refs {
-		if ctx.Err() != nil {
-			break
-		}
-		queue <- one
-	}
-	close(queue)
-	workers.Wait()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return nil
+	return each(ctx, max(r.o.Concurrency, 1), refs, r.one)
 }
 
 // one replays one entry. An error means that the others need not be tried.

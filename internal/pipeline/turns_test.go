@@ -48,7 +48,7 @@ func TestTurns(t *testing.T) {
 				all = append(all, there[key]...)
 			}
 			if len(all) == 0 {
-				t.Skip("nothing is there")
+				return nil
 			}
 			return rapid.SampledFrom(all).Draw(t, "message")
 		}
@@ -63,13 +63,13 @@ func TestTurns(t *testing.T) {
 			},
 			"comes late": func(t *rapid.T) {
 				p := pick()
-				if turn[p.key] == nil || p == turn[p.key] {
-					t.Skip("it has its turn")
+				if p == nil || turn[p.key] == nil || p == turn[p.key] {
+					return
 				}
 				next++
 				early := &parcel{p.key, p.sequence - 1000 + next%1000}
 				if slices.ContainsFunc(there[p.key], func(o *parcel) bool { return o.sequence == early.sequence }) {
-					t.Skip("it is there")
+					return
 				}
 				there[p.key] = append(there[p.key], early)
 				slices.SortFunc(there[p.key], func(a, b *parcel) int { return a.sequence - b.sequence })
@@ -79,11 +79,18 @@ func TestTurns(t *testing.T) {
 			},
 			"comes again": func(t *rapid.T) {
 				p := pick()
+				if p == nil {
+					return
+				}
 				if got, want := turns.join(p.key, p), p == turn[p.key]; got != want {
 					t.Fatalf("%v has its turn: %v, want %v", p, got, want)
 				}
 			},
-			"goes": func(*rapid.T) { goes(pick()) },
+			"goes": func(*rapid.T) {
+				if p := pick(); p != nil {
+					goes(p)
+				}
+			},
 			"all waiting go": func(*rapid.T) {
 				drained := turns.drain()
 				for _, p := range drained {
