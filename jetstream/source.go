@@ -307,13 +307,9 @@ func (s *Source) Run(ctx context.Context) error {
 		if b == nil {
 			return nil
 		}
-		began := time.Now()
 		s.serve(ctx, b)
 		s.flush(ctx)
-		if time.Since(began) < bindEvery {
-			// However short it lasts each time, finding the durable is never a tight loop.
-			s.pause(ctx)
-		}
+		s.pause(ctx)
 	}
 }
 
@@ -325,7 +321,9 @@ func (s *Source) flush(ctx context.Context) {
 	_ = s.conn.Flush(ctx) // without a connection there is nothing to wait for
 }
 
-// pause waits between two tries to find the durable.
+// pause waits after the durable was lost. The server tells of a deletion first and removes the durable's files last (nats-server
+// consumer.go, stopWithFlags): one made in between would begin with the state of the old, what was pending there included, and
+// could lose its files. The server does not say when it is done.
 func (s *Source) pause(ctx context.Context) {
 	wait := time.NewTimer(bindEvery/2 + rand.N(bindEvery/2))
 	defer wait.Stop()

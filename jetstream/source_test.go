@@ -460,6 +460,25 @@ func TestDurableMadeAgainContinues(t *testing.T) {
 	b.eventually("everything is acked", b.settled)
 }
 
+// A durable that was deleted is not made anew while the server may still be removing the old one's files.
+func TestDurableIsMadeAnewAfterItsDeletion(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.run(b.config())
+	made := make(chan time.Time, 1)
+	b.must(b.nc.Subscribe("$JS.API.CONSUMER.CREATE.S.d", func(*nats.Msg) { made <- time.Now() }))
+	b.eventually("the test listens", func() bool { return b.nc.Flush() == nil })
+	begin := time.Now()
+	if err := b.js.DeleteConsumer(b.ctx, "S", "d"); err != nil {
+		t.Fatal(err)
+	}
+	if after := (<-made).Sub(begin); after < bindEvery/2 {
+		t.Errorf("it was made anew %s after it was deleted", after)
+	}
+	b.eventually("the durable is bound again", func() bool { return b.source.Status().Bound })
+	b.publish(1)
+	b.next().Ack()
+}
+
 func TestWaitsForStreamAndDurable(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	if err := b.js.DeleteStream(b.ctx, "S"); err != nil {
