@@ -92,7 +92,7 @@ func TestRetriesOfTheRetryStream(t *testing.T) {
 		}
 		return reply{status: 503, body: "no"}
 	})
-	for i := range 60 {
+	for i := range 30 {
 		w.publish("orders.bad", fmt.Sprint("body ", i), "Nats-Msg-Id: id-"+fmt.Sprint(i), "X-Two: a", "X-Two: b", "Nats-Expected-Stream: ORDERS", "x-two: c: d ")
 		w.publish("orders.late", "")
 	}
