@@ -71,6 +71,19 @@ func validMediaType(contentType string) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
+// appendEncoded appends a value as the HTTP binding wants it in a header (section 3.1.3.2). apart is one more character to
+// encode, '%' for none.
+func appendEncoded[T string | []byte](dst []byte, value T, apart byte) []byte {
+	for i := range len(value) {
+		if c := value[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '%' || c == apart {
+			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
 // decodeValue is the value of an attribute in a header line, false if it is none. A percent sign that encodes nothing stands for
 // itself: not all publishers encode.
 func decodeValue(line string) (string, bool) {

@@ -73,6 +73,9 @@ func (c *Client) header(m *Message) (http.Header, int) {
 		h["user-agent"] = agents
 		h["User-Agent"] = []string{""} // which it does not send
 	}
+	if c.signer != nil {
+		h[headerWebhookID] = []string{string(appendWebhookID(nil, m))}
+	}
 	return h, dropped
 }
 

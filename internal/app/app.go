@@ -102,7 +102,7 @@ func (a *App) add(o Options, activity *telemetry.Consumer, c config.Consumer) er
 	if err != nil {
 		return err
 	}
-	p := a.pipeline(o, cfg, target, activity, c)
+	p := a.pipeline(o, cfg, target.In(forward.Format(c.Format)), activity, c)
 	a.pipelines = append(a.pipelines, p)
 	a.watched = append(a.watched, admin.Consumer{Config: c, Pipeline: p, Activity: activity})
 	dead, err := letters(c, a.client)

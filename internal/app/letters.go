@@ -40,9 +40,13 @@ func letters(c config.Consumer, client *forward.Client) (dlq.Consumer, error) {
 	}
 	l := dlq.Consumer{Stream: c.Stream, Durable: c.Durable, DLQ: c.DLQ, Policy: cfg.Policy, Manage: jetstream.Manage(c.Manage)}
 	if client != nil {
-		l.Target, err = client.Target(c.Method, c.Path)
+		target, err := client.Target(c.Method, c.Path)
+		if err != nil {
+			return l, err
+		}
+		l.Target = target.In(forward.Format(c.Format))
 	}
-	return l, err
+	return l, nil
 }
 
 // rememberIn stores the key of a message in the bucket that the sidecars of the consumer share.
