@@ -71,11 +71,23 @@ func validMediaType(contentType string) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// appendEncoded appends a value as the HTTP binding wants it in a header (section 3.1.3.2). apart is one more character to
-// encode, '%' for none.
+// encoded is a value as the HTTP binding wants it in a header.
+func encoded(value string) string {
+	for i := range len(value) {
+		if escaped(value[i]) {
+			return string(appendEncoded(nil, value, '%'))
+		}
+	}
+	return value
+}
+
+// escaped reports whether a byte of a value is encoded in a header (HTTP binding, section 3.1.3.2).
+func escaped(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '%' }
+
+// appendEncoded appends a value as the HTTP binding wants it in a header. apart is one more character to encode, '%' for none.
 func appendEncoded[T string | []byte](dst []byte, value T, apart byte) []byte {
 	for i := range len(value) {
-		if c := value[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '%' || c == apart {
+		if c := value[i]; escaped(c) || c == apart {
 			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
 		} else {
 			dst = append(dst, c)

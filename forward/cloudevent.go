@@ -129,20 +129,23 @@ func (e *event) complete(m *Message) {
 	if e.has("id") && e.has("source") && e.has("type") {
 		return
 	}
+	if e.attributes == nil {
+		e.attributes = make([]attribute, 0, len(wellKnown))
+	}
 	fill := func(name, value string) {
-		if e.has(name) {
-			return
+		if !e.has(name) {
+			e.attributes = append(e.attributes, attribute{name, value})
 		}
-		if !validAttribute(name, value) {
-			e.dropped++
-			return
-		}
-		e.attributes = append(e.attributes, attribute{name, value})
 	}
 	fill("id", eventID(m))
 	fill("source", "/nats/streams/"+url.PathEscape(m.Stream))
 	fill("type", eventType)
-	fill("subject", m.Subject)
+	switch {
+	case validAttribute("subject", m.Subject):
+		fill("subject", m.Subject)
+	case !e.has("subject"):
+		e.dropped++
+	}
 	fill("time", m.Stored.UTC().Format(time.RFC3339Nano))
 }
 

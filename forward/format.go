@@ -49,8 +49,10 @@ func (f Format) dress(m *Message) (*Message, int) {
 	}
 	dressed.Body = e.data
 	dressed.Header[eventPrefix+"specversion"] = []string{"1.0"}
-	for _, a := range e.attributes {
-		dressed.Header[eventPrefix+a.name] = []string{string(appendEncoded(nil, a.value, '%'))}
+	values := make([]string, len(e.attributes))
+	for i, a := range e.attributes {
+		values[i] = encoded(a.value)
+		dressed.Header[eventPrefix+a.name] = values[i : i+1 : i+1]
 	}
 	switch {
 	case isEventType(e.dataType): // it would say that the event is in structured mode
