@@ -72,6 +72,7 @@ func TestAppendCloudEvent(t *testing.T) {
 		"escaped names":          kept(`{"specversion":"1.0","\u0069d":"a","source":"/","type":"t","nested":{"}":["]","\\\""]}}`, `{"specversion":"1.0","\u0069d":"a","source":"/","type":"t","nested":{"}":["]","\\\""]}}`),
 		"structured, no id":      kept(`{"specversion":"1.0","source":"/","type":"t"}`, head+`,"datacontenttype":"application/json","data":{"specversion":"1.0","source":"/","type":"t"}}`),
 		"structured, null id":    kept(`{"specversion":"1.0","id":"a","id":null,"source":"/","type":"t"}`, head+`,"datacontenttype":"application/json","data":{"specversion":"1.0","id":"a","id":null,"source":"/","type":"t"}}`),
+		"structured, id no text": kept(`{"specversion":"1.0","id":1,"source":"/","type":"t"}`, head+`,"datacontenttype":"application/json","data":{"specversion":"1.0","id":1,"source":"/","type":"t"}}`),
 		"structured, 0.3":        kept(`{"specversion":"0.3","id":"a","source":"/","type":"t"}`, head+`,"datacontenttype":"application/json","data":{"specversion":"0.3","id":"a","source":"/","type":"t"}}`),
 		"structured, both data":  kept(own+`,"data":null,"data_base64":""}`, head+`,"datacontenttype":"application/json","data":`+own+`,"data":null,"data_base64":""}}`),
 		"structured, bad base64": kept(own+`,"data_base64":"?"}`, head+`,"datacontenttype":"application/json","data":`+own+`,"data_base64":"?"}}`),

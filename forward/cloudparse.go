@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -45,23 +46,27 @@ func parseEvent(text []byte) (event, bool) {
 // member takes the attribute of a member over; null is none.
 func (e *event) member(name string, value []byte) {
 	if string(value) == "null" {
-		e.attributes = deleteAttribute(e.attributes, name)
+		e.drop(name)
 		return
 	}
 	text, ok := scalarText(value)
-	if !ok || !e.take(name, text, true) {
+	if !ok || value[0] != '"' && isString(name) || !e.take(name, text, true) {
 		e.dropped++
-		e.attributes = deleteAttribute(e.attributes, name)
+		e.drop(name)
 	}
 }
 
-func deleteAttribute(attributes []attribute, name string) []attribute {
-	for i, a := range attributes {
-		if a.name == name {
-			return append(attributes[:i], attributes[i+1:]...)
-		}
+// isString reports whether the specification has an attribute as a string in JSON; others may be numbers and booleans too.
+func isString(name string) bool {
+	return name == "datacontenttype" || name == "dataschema" || slices.Contains(wellKnown, name)
+}
+
+// drop takes back what an earlier member of that name set.
+func (e *event) drop(name string) {
+	if name == "datacontenttype" {
+		e.dataType = ""
 	}
-	return attributes
+	e.attributes = slices.DeleteFunc(e.attributes, func(a attribute) bool { return a.name == name })
 }
 
 // decodeData sets the data and its type from the members that may have it; nil is a member that is not there.

@@ -65,6 +65,7 @@ func TestCloudEvents(t *testing.T) {
 		"structured, no data":        {structured, event + `}`, own + octets, "", 0},
 		"structured, text that is 1": {structured, event + `,"datacontenttype":"text/plain","data":1}`, own + "content-type=text/plain", "1", 0},
 		"structured, odd attributes": {structured, event + `,"x":{},"y":1.5,"my-name":"1","time":"noon","subject":"","data":1}`, own + "content-type=application/json", "1", 5},
+		"structured, said twice":     {structured, event + `,"id":"b","x":1,"x":{},"datacontenttype":"a/b","datacontenttype":null,"data":1,"data":2}`, "ce-specversion=1.0 ce-id=b ce-source=/shop ce-type=order content-type=application/json", "2", 1},
 		"structured by NATS binding": {[]string{"Content-Type", "application/cloudevents"}, event + `}`, own + octets, "", 0},
 		"event in an event":          {structured, event + `,"datacontenttype":"application/cloudevents+json","data":` + event + `}}`, own + octets, event + "}", 1},
 		"broken":                     {structured, event, ours + octets, event, 0},
