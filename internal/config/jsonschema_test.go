@@ -76,6 +76,9 @@ func TestSchemaTakesWhatTheLoaderTakes(t *testing.T) {
 	for _, text := range []string{
 		"consumers: [{stream: A, durable: b, order: none, format: raw}]",
 		"consumers: [{stream: A, durable: b, order: null, status: {ack: ~}, retry: ~, dlq: {max_age: ~}, manage: ~, max_bytes: ~}]\nnats:\napp: {url: ~, headers: ~}\nlog: {level: }\ndefaults:\nadmin: {token_file: ~}",
+		"consumers: [{stream: A, durable: b, format: cloudevents}]\napp: {signing_secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}",
+		"consumers: [{stream: A, durable: b, format: cloudevents-json}]\napp: {signing_secret: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, C2FVsBQIhrscChlQIMV+b5sSYspob7oD]}",
+		"consumers: [{stream: A, durable: b}]\napp: {signing_secret: ''}",
 	} {
 		file := write(t, "a.yaml", text)
 		mustLoad(t, Options{File: file})
