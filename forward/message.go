@@ -29,6 +29,6 @@ type Message struct {
 type Result struct {
 	policy.Outcome
 	Duration       time.Duration // from the connection being had to the end; 0 if none was had
-	HeadersDropped int           // header lines left out because HTTP cannot carry them
+	HeadersDropped int           // header lines left out because HTTP cannot carry them, and attributes that an event cannot have
 	Sent           bool          // the app may have seen the request
 }

@@ -133,7 +133,11 @@ func leafSchema(f field) object {
 	case size:
 		return object{"anyOf": []object{limited(f, object{"type": "integer"}), {"type": "string", "pattern": sizePattern}}}
 	case list:
-		return object{"type": "array", "items": itemSchema(f)}
+		s := object{"type": "array", "items": itemSchema(f)}
+		if f.secret == "file" { // one is given as it is
+			s = object{"anyOf": []object{{"type": "string"}, s}}
+		}
+		return s
 	case dict:
 		return object{"type": "object", "additionalProperties": object{"type": "string"}}
 	}

@@ -59,7 +59,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"unknown_key", "unknown_key_nested", "unknown_key_of_elsewhere", "consumers_a_map", "stream_a_number", "concurrency_text",
 		"concurrency_fraction", "concurrency_list", "concurrency_map", "max_bytes_unit", "duration_bare_number", "duration_days",
 		"duration_text", "manage", "ack", "method_get", "status_entry", "status_not_a_list",
-		"batch_unsupported", "format_unsupported", "order", "dlq_alert", "app_protocol", "app_signing_secret",
+		"batch_unsupported", "format", "order", "dlq_alert", "app_protocol",
 		"nats_secret_a_number", "nats_urls_not_a_list", "nats_section_text", "log", "bool_text", "several",
 		"concurrency_zero", "concurrency_out_of_range", "prefetch_negative", "max_ack_pending_zero", "max_bytes_zero", "replicas",
 		"max_deliver_negative", "rate_negative", "retry_multiplier", "retry_jitter", "breaker", "consumer_null",
@@ -76,6 +76,9 @@ func TestSchemaTakesWhatTheLoaderTakes(t *testing.T) {
 	for _, text := range []string{
 		"consumers: [{stream: A, durable: b, order: none, format: raw}]",
 		"consumers: [{stream: A, durable: b, order: null, status: {ack: ~}, retry: ~, dlq: {max_age: ~}, manage: ~, max_bytes: ~}]\nnats:\napp: {url: ~, headers: ~}\nlog: {level: }\ndefaults:\nadmin: {token_file: ~}",
+		"consumers: [{stream: A, durable: b, format: cloudevents}]\napp: {signing_secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}",
+		"consumers: [{stream: A, durable: b, format: cloudevents-json}]\napp: {signing_secret: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, C2FVsBQIhrscChlQIMV+b5sSYspob7oD]}",
+		"consumers: [{stream: A, durable: b}]\napp: {signing_secret: ''}",
 	} {
 		file := write(t, "a.yaml", text)
 		mustLoad(t, Options{File: file})

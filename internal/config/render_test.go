@@ -33,8 +33,7 @@ const exampleFoot = `
 # Any key of a consumer, applied to all of them, below a consumer's own keys.
 defaults: {}
 
-# Known, and not supported yet: app.signing_secret, and of a consumer: format other than raw,
-# and batch.
+# Known, and not supported yet: batch of a consumer.
 `
 
 // example is the text of config.example.yaml.
@@ -52,7 +51,7 @@ func exampleConfig() Config {
 	c := DefaultConsumer()
 	c.Stream, c.Durable, c.Status = "ORDERS", "orders-worker", policy.DefaultStatus()
 	c.FilterSubjects = []string{}
-	cfg.App.Headers = map[string]string{}
+	cfg.App.Headers, cfg.App.SigningSecret = map[string]string{}, []string{}
 	cfg.Consumers = []Consumer{c}
 	return cfg
 }
