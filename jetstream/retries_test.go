@@ -45,6 +45,22 @@ func (b *bench) crowd() {
 	})
 }
 
+// runCrowded starts a source whose durable is crowded, with one message more.
+func (b *bench) runCrowded() {
+	b.t.Helper()
+	b.runRetrying(b.retryConfig())
+	b.crowd()
+	b.publish(1)
+}
+
+// dueCopy is the copy of a message that was moved to the retry stream and is due.
+func (b *bench) dueCopy() *Message {
+	b.t.Helper()
+	b.runCrowded()
+	b.moved(b.next(), time.Second)
+	return b.next()
+}
+
 // moved moves a message and waits until it has left the durable.
 func (b *bench) moved(m *Message, delay time.Duration) {
 	b.t.Helper()
@@ -92,9 +108,7 @@ func (b *bench) nothingUntil(what string, cond func() bool) {
 
 func TestRetryStreamBringsTheSameMessage(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	b.runRetrying(b.retryConfig())
-	b.crowd()
-	b.publish(1)
+	b.runCrowded()
 	m := b.next()
 	b.moved(m, time.Second)
 	again := b.next()
@@ -114,9 +128,7 @@ func TestKilledWhileMoving(t *testing.T) {
 	for _, when := range []string{"waits", "due", "done"} {
 		t.Run(when, func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
-			b.runRetrying(b.retryConfig())
-			b.crowd()
-			b.publish(1)
+			b.runCrowded()
 			b.moved(b.next(), time.Hour) // so that there is a retry stream
 			b.publish(1)
 			m := b.next()
@@ -154,11 +166,7 @@ func TestKilledInTheRetryStream(t *testing.T) {
 	for _, when := range []string{"moved again", "done"} {
 		t.Run(when, func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
-			b.runRetrying(b.retryConfig())
-			b.crowd()
-			b.publish(1)
-			b.moved(b.next(), time.Second)
-			m := b.next()
+			m := b.dueCopy()
 			r := b.source.retries
 			if when == "done" {
 				b.must(nil, r.publish(b.ctx, r.over(m)))
@@ -178,11 +186,7 @@ func TestKilledInTheRetryStream(t *testing.T) {
 // delivery that follows, which counts from one again, is acked without a call.
 func TestRetryDurableMadeAnew(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	b.runRetrying(b.retryConfig())
-	b.crowd()
-	b.publish(1)
-	b.moved(b.next(), time.Second)
-	m := b.next()
+	m := b.dueCopy()
 	r := b.source.retries
 	b.must(nil, r.publish(b.ctx, r.over(m)))
 	b.must(nil, b.js.DeleteConsumer(b.ctx, RetryStream, r.source.cfg.Durable))
@@ -192,11 +196,7 @@ func TestRetryDurableMadeAnew(t *testing.T) {
 // The retry stream is deleted while a message of it is at the app, and nobody makes it again: a stop does not wait for it.
 func TestRetryStreamDeleted(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	b.runRetrying(b.retryConfig())
-	b.crowd()
-	b.publish(1)
-	b.moved(b.next(), time.Second)
-	m := b.next()
+	m := b.dueCopy()
 	r := b.source.retries
 	r.mu.Lock()
 	r.wanted = false // as where it is not to be made
@@ -217,9 +217,7 @@ func TestRetryStreamDeleted(t *testing.T) {
 // Nothing is moved into a retry stream that drops what waits in it, and what is there is delivered.
 func TestRetryStreamThatDrops(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	b.runRetrying(b.retryConfig())
-	b.crowd()
-	b.publish(1)
+	b.runCrowded()
 	m := b.next()
 	b.moved(m, 3*time.Second)
 	stream, err := b.js.Stream(b.ctx, RetryStream)
@@ -250,11 +248,7 @@ func TestDoneIsKeptForTheAckWait(t *testing.T) {
 // A verdict over a message of the retry stream that could not be stored is told at a stop.
 func TestEndThatIsNotStored(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	b.runRetrying(b.retryConfig())
-	b.crowd()
-	b.publish(1)
-	b.moved(b.next(), time.Second)
-	m := b.next()
+	m := b.dueCopy()
 	b.server.Shutdown()
 	m.Ack()
 	ctx, cancel := context.WithTimeout(b.ctx, 200*time.Millisecond)
@@ -270,9 +264,7 @@ func TestRetryStreamNotUsedAnyMore(t *testing.T) {
 	for _, leases := range []int{8, 1} {
 		t.Run(strconv.Itoa(leases), func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
-			b.runRetrying(b.retryConfig())
-			b.crowd()
-			b.publish(1)
+			b.runCrowded()
 			m := b.next()
 			b.moved(m, 2*time.Second)
 			b.stop()
@@ -303,11 +295,7 @@ func TestRetryStreamNotUsedAnyMore(t *testing.T) {
 // Of two copies that are due of one message the later one counts.
 func TestLaterCopyCounts(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	b.runRetrying(b.retryConfig())
-	b.crowd()
-	b.publish(1)
-	b.moved(b.next(), time.Second)
-	first := b.next()
+	first := b.dueCopy()
 	r := b.source.retries
 	r.source.mu.Lock()
 	r.source.width = 2
@@ -326,9 +314,7 @@ func TestLaterCopyCounts(t *testing.T) {
 // A durable that was deleted and made again delivers what was moved once more, as if for the first time.
 func TestMovedBeforeTheDurableWasMadeAnew(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	b.runRetrying(b.retryConfig())
-	b.crowd()
-	b.publish(1)
+	b.runCrowded()
 	b.moved(b.next(), time.Hour)
 	b.must(nil, b.js.DeleteConsumer(b.ctx, "S", "d"))
 	var came []uint64
@@ -395,9 +381,7 @@ func TestRetryStreamSharesTheLeases(t *testing.T) {
 // What is not on its way to the retry stream yet at a stop waits at the durable.
 func TestStopWhileMoving(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	b.runRetrying(b.retryConfig())
-	b.crowd()
-	b.publish(1)
+	b.runCrowded()
 	m := b.next()
 	b.source.StopPulling(b.ctx)
 	m.Retry(time.Hour)

@@ -17,6 +17,11 @@ import (
 
 // dlqList is sidecar dlq list.
 func dlqList(c command, args []string, s streams) int {
+	return reading(c, args, s, func(se *session, d *dlqFlags) int { return se.list(d.filter, d.json, s) })
+}
+
+// reading runs a command that reads what the filters select.
+func reading(c command, args []string, s streams, run func(*session, *dlqFlags) int) int {
 	d := dlqFlagsOf(c, true)
 	if !d.parse(c, args, s, false) {
 		return exitUsage
@@ -26,7 +31,7 @@ func dlqList(c command, args []string, s streams) int {
 		return code
 	}
 	defer se.end()
-	return se.list(d.filter, d.json, s)
+	return run(se, d)
 }
 
 // list writes entries as they are read.

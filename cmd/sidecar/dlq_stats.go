@@ -13,23 +13,19 @@ import (
 
 // dlqStats is sidecar dlq stats.
 func dlqStats(c command, args []string, s streams) int {
-	d := dlqFlagsOf(c, true)
-	if !d.parse(c, args, s, false) {
-		return exitUsage
-	}
-	se, code := d.open(c, s, -1)
-	if se == nil {
-		return code
-	}
-	defer se.end()
-	st, err := se.Stats(se.ctx, d.filter)
+	return reading(c, args, s, func(se *session, d *dlqFlags) int { return se.stats(d.filter, d.json, s) })
+}
+
+// stats writes the numbers of all entries.
+func (se *session) stats(f dlq.Filter, asJSON bool, s streams) int {
+	st, err := se.Stats(se.ctx, f)
 	if err != nil {
 		return se.failed(s, err)
 	}
 	if st.Entries == 0 {
-		se.missing(s, d.filter)
+		se.missing(s, f)
 	}
-	if d.json {
+	if asJSON {
 		return written(writeJSON(s.out, st), s)
 	}
 	out := bufio.NewWriter(s.out)
