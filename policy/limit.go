@@ -16,6 +16,7 @@ const (
 	leastPause    = time.Second
 	mostPause     = 8 * time.Second  // between tries of another limit
 	overloadPause = 16 * time.Second // after a try that overloaded the app
+	costly        = time.Second / 2  // a try that costs so much is one
 	costlyPause   = time.Minute      // after one that cost so much of its time
 )
 
@@ -32,9 +33,10 @@ const (
 // limits are compared over neighbouring stretches of time: an app that becomes slower by itself does not shrink it.
 type Limit struct {
 	most    int
-	limit   int // now
-	base    int // the best one known; limit differs from it during a try
-	ceiling int // the app was overloaded by so many; 0 if that is not known
+	limit   int  // now
+	base    int  // the best one known; limit differs from it during a try
+	ceiling int  // the app was overloaded by so many; 0 if that is not known
+	costly  bool // and that took the app away for long: it is approached in small steps
 	step    float64
 
 	down   bool          // the next try is a smaller limit
@@ -145,6 +147,9 @@ func (l *Limit) measured(now time.Time, x throughput) {
 // better reports whether a larger limit pays.
 func (l *Limit) better(x throughput) bool {
 	step := float64(l.limit)/float64(l.base) - 1
+	if l.costly && l.ceiling > 0 { // such a step is too small to be measured well
+		return x.rate >= l.ref.rate*(1-step) && x.passed >= l.ref.passed-paysUp*step
+	}
 	return x.rate >= l.ref.rate*(1+paysUp*step) && x.passed >= l.ref.passed-paysUp*step/(1+step)
 }
 
@@ -156,9 +161,9 @@ func (l *Limit) goodEnough(x throughput) bool {
 
 // settle makes the limit that was tried the base.
 func (l *Limit) settle(now time.Time, x throughput) {
-	l.base, l.ref, l.usual, l.anchor, l.pause = l.limit, x, now.Sub(l.sample.since), throughput{}, leastPause
+	l.base, l.ref, l.usual, l.anchor = l.limit, x, now.Sub(l.sample.since), throughput{}
 	if l.base >= l.ceiling {
-		l.ceiling = 0
+		l.ceiling, l.costly, l.pause = 0, false, leastPause
 	}
 }
 
@@ -172,9 +177,8 @@ func (l *Limit) atBase(now time.Time, x throughput) {
 	first := l.ref.rate == 0
 	took := now.Sub(l.sample.since)
 	if !l.trip.IsZero() { // wait the longer the more the try has cost, and the more of them overloaded the app
-		cost := max(now.Sub(l.trip)-l.usual, 0).Seconds() * 2 * l.pause.Seconds()
-		l.next = now.Add(max(l.pause, min(time.Duration(cost*float64(time.Second)), costlyPause)))
-		l.trip = time.Time{}
+		cost := max(now.Sub(l.trip)-l.usual, 0)
+		l.next, l.costly, l.trip = now.Add(l.pauseAfter(cost)), cost > costly, time.Time{}
 	}
 	l.ref, l.usual = x, took
 	switch {
@@ -197,10 +201,24 @@ func (l *Limit) atBase(now time.Time, x throughput) {
 	}
 }
 
+// pauseAfter is until the next try after one that overloaded the app. It is short where small steps lead nearer to what was too much.
+func (l *Limit) pauseAfter(cost time.Duration) time.Duration {
+	if cost > costly && l.base+1 < l.ceiling {
+		return leastPause
+	}
+	return max(l.pause, min(time.Duration(2*l.pause.Seconds()*float64(cost)), costlyPause))
+}
+
+// smallStep is one that may overload the app by little only.
+func (l *Limit) smallStep() int { return max(1, l.base/16) }
+
 // tryUp tries a larger limit, up to halfway to where the app was overloaded.
 func (l *Limit) tryUp(now time.Time) {
 	to := l.base + max(1, int(l.step*float64(l.base)))
-	if l.ceiling > 0 {
+	switch {
+	case l.ceiling > 0 && l.costly:
+		to = min(to, l.base+l.smallStep(), max(l.base+1, l.ceiling-1))
+	case l.ceiling > 0:
 		to = min(to, max(l.base+1, (l.base+l.ceiling)/2))
 	}
 	l.try(now, min(to, l.most))
