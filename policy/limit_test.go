@@ -56,6 +56,16 @@ func TestLimitFindsWhatAnAppTakes(t *testing.T) {
 	}
 }
 
+// TestLimitSparesAnAppThatDies holds that what kills an app is found without killing it again and again.
+func TestLimitSparesAnAppThatDies(t *testing.T) {
+	for seed := range uint64(seeds) {
+		fixed := fixedSim(&dying{takes: 50 * ms, most: 20}, 20, seed).run(15 * time.Second)
+		if x := newSim(&dying{takes: 50 * ms, away: time.Second, most: 20}, 64, seed).run(15 * time.Second); x < .79*fixed {
+			t.Errorf("seed %d: %.0f a second; 20 at a time: %.0f", seed, x, fixed)
+		}
+	}
+}
+
 // TestLimitFollowsAnApp holds that the limit follows an app that changes.
 func TestLimitFollowsAnApp(t *testing.T) {
 	for _, c := range []struct {

@@ -1,14 +1,10 @@
 package policy
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 const (
-	mostSamples  = 512
+	mostSamples  = 512                   // are a measurement, whatever the limit
 	leastStretch = 50 * time.Millisecond // a shorter one measures the scheduler
-	outliers     = 10                    // one in so many of the slowest answers is left out
 )
 
 // sample is what was seen of an app in a stretch of time at one limit.
@@ -18,10 +14,10 @@ type sample struct {
 	seen      int // ended
 	overloads int // of those
 
-	full    int                  // ended, and were sent when the limit was reached
-	passed  int                  // of those
-	took    [mostSamples]float64 // seconds of the last of those that passed
-	failing float64              // seconds of all that did not
+	full    int           // ended, and were sent when the limit was reached
+	passed  int           // of those
+	working time.Duration // of those that passed, all together
+	failing time.Duration // of those that did not
 }
 
 // throughput is how much an app gets done.
@@ -31,26 +27,23 @@ type throughput struct {
 	latency float64 // seconds
 }
 
-func (s *sample) reset(now time.Time, inFlight int) {
-	s.since, s.peak = now, inFlight
-	s.seen, s.overloads, s.full, s.passed, s.failing = 0, 0, 0, 0, 0
-}
+func (s *sample) reset(now time.Time, inFlight int) { *s = sample{since: now, peak: inFlight} }
 
 func (s *sample) add(full bool, took time.Duration, signal Signal) {
 	s.seen++
 	if signal == Overloaded {
 		s.overloads++
 	}
-	if !full {
+	switch {
+	case !full:
 		return
+	case signal == Passed:
+		s.passed++
+		s.working += took
+	default:
+		s.failing += took
 	}
 	s.full++
-	if signal == Passed {
-		s.took[s.passed%mostSamples] = took.Seconds()
-		s.passed++
-	} else {
-		s.failing += took.Seconds()
-	}
 }
 
 // overloaded reports whether too many say so: a few among many are no sign.
@@ -62,24 +55,19 @@ func (s *sample) enough(need int, now time.Time) bool {
 }
 
 // throughput is how much was done with limit requests at the app all the time: by Little's law the limit divided by the time
-// that each that passed took of it. The slowest answers are left out, since a few of them would hide all else.
+// that each that passed took of it, and those that failed with it. Requests that take much longer than others end in a later stretch
+// and are not in it, so a few of them hide nothing.
 func (s *sample) throughput(limit int) throughput {
-	kept := s.took[:min(s.passed, mostSamples)]
-	if len(kept) == 0 {
-		return throughput{rate: 1e-9}
+	if s.passed == 0 {
+		return throughput{rate: nothing}
 	}
-	slices.Sort(kept)
-	if n := len(kept); n >= 4 {
-		kept = kept[:n-(n+outliers-1)/outliers]
-	}
-	sum := 0.0
-	for _, seconds := range kept {
-		sum += seconds
-	}
-	mean := max(sum/float64(len(kept)), 1e-9)
+	n := float64(s.passed)
 	return throughput{
-		rate:    float64(limit) / (mean + s.failing/float64(s.passed)),
-		passed:  float64(s.passed) / float64(s.full),
-		latency: mean,
+		rate:    float64(limit) / max((s.working+s.failing).Seconds()/n, nothing),
+		passed:  n / float64(s.full),
+		latency: s.working.Seconds() / n,
 	}
 }
+
+// nothing stands for 0 where something is divided by it.
+const nothing = 1e-9

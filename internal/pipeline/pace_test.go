@@ -102,6 +102,21 @@ func TestPaceEndsWithAStop(t *testing.T) {
 	})
 }
 
+// TestPaceOfWhoGivesUp holds that a turn that is not used is the next one's.
+func TestPaceOfWhoGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, start := newPace(0.1), time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if p.wait(ctx, nil) {
+			t.Error("let in")
+		}
+		if !p.wait(t.Context(), nil) || time.Since(start) != 10*time.Second {
+			t.Errorf("after %s", time.Since(start))
+		}
+	})
+}
+
 // TestPaceAndBreaker holds that those who wait for the rate when the breaker opens are not sent: there is one probe at a time, which
 // counts, and does not wait for a turn that others have given up.
 func TestPaceAndBreaker(t *testing.T) {

@@ -60,9 +60,17 @@ func TestPlacesEndWithTheirContext(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		go cancel()
-		p.give() // at the same time: one of them may have the place already
+		cancel()
 		all.Wait()
+		if p.taken != 1 || len(p.line) != 0 {
+			t.Errorf("%d taken, %d wait", p.taken, len(p.line))
+		}
+		late, next := turn(), turn()
+		p.line = append(p.line, late, next)
+		p.give() // late has the place, and gives up all the same
+		p.leaveLine(late)
+		<-next
+		p.give()
 		if p.taken != 0 || len(p.line) != 0 {
 			t.Errorf("%d taken, %d wait", p.taken, len(p.line))
 		}
