@@ -128,7 +128,7 @@ func TestAdaptiveConcurrencyWithMessagesAlone(t *testing.T) {
 		c.Breaker.Failures, c.Breaker.ProbeInterval, c.Breaker.ProbeMax = 5, 20*time.Millisecond, 50*time.Millisecond
 	})
 	for range 2 { // what is held at its limit is handed back, and so past it
-		s := w.running(few)
+		s := w.sidecar(few) // it may never be seen ready
 		s.waitMetric("sidecar_breaker_open", atLeast(1))
 		seen := w.app.count()
 		eventually(t, func() bool { return w.app.count() > seen+10 }, text("probes"))
@@ -136,7 +136,7 @@ func TestAdaptiveConcurrencyWithMessagesAlone(t *testing.T) {
 			t.Errorf("the stop: %v", err)
 		}
 	}
-	w.running(few)
+	w.sidecar(few)
 	good.Store(true)
 	w.waitDone()
 	w.balance()
