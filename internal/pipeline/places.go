@@ -100,21 +100,31 @@ func (p *places) starts() policy.Ticket {
 
 // ends is told what came of a request, and how long the app had it.
 func (p *places) ends(t policy.Ticket, took time.Duration, s policy.Signal) {
+	before, after, sharp := p.note(time.Now(), t, took, s)
+	switch {
+	case after == before:
+	case sharp:
+		p.log.Info("the app is overloaded: fewer requests at a time", slog.Int("from", before), slog.Int("to", after))
+	default:
+		p.log.Debug("the limit of requests at a time changes", slog.Int("from", before), slog.Int("to", after))
+	}
+}
+
+// note returns the limit before and after, and whether that is a sharp drop of which there was no line for a while.
+func (p *places) note(now time.Time, t policy.Ticket, took time.Duration, s policy.Signal) (before, after int, sharp bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, before := time.Now(), p.limit.Now()
+	before = p.limit.Now()
 	p.limit.Done(now, t, took, s)
-	after := p.limit.Now()
-	if after == before {
-		return
+	after = p.limit.Now()
+	if after > before {
+		p.next()
 	}
-	p.next()
-	if s == policy.Overloaded && float64(after) <= sharply*float64(before) && now.Sub(p.logged) >= dropLine {
+	sharp = s == policy.Overloaded && float64(after) <= sharply*float64(before) && now.Sub(p.logged) >= dropLine
+	if sharp {
 		p.logged = now
-		p.log.Info("the app is overloaded: fewer requests at a time", slog.Int("from", before), slog.Int("to", after))
-		return
 	}
-	p.log.Debug("the limit of requests at a time changes", slog.Int("from", before), slog.Int("to", after))
+	return before, after, sharp
 }
 
 // place waits for a place at the app, where their number is found out; false when the sidecar stops first.
@@ -154,7 +164,7 @@ func (p *Pipeline) visited(v visit, r *forward.Result, d policy.Decision) {
 // signal is what the end of a request says about how much the app can take. A probe of an open breaker says nothing.
 func (p *Pipeline) signal(v visit, r *forward.Result, d policy.Decision) policy.Signal {
 	switch {
-	case v.probe || !r.Sent:
+	case v.probe || !r.Sent || r.Kind == policy.HandedBack:
 		return policy.Silent
 	case r.Refused || p.Policy.Overloaded(r.Outcome):
 		return policy.Overloaded

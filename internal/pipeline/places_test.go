@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -140,6 +142,23 @@ func TestPlacesAndGate(t *testing.T) {
 	}
 }
 
+// TestPlacesSayWhatDropped holds that a sharp drop is one line in the log.
+func TestPlacesSayWhatDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := newPlaces(4, slog.New(slog.NewTextHandler(&log, nil)))
+		overload := func() {
+			for range 20 {
+				p.ends(p.starts(), time.Millisecond, policy.Overloaded)
+			}
+		}
+		overload()
+		if text := log.String(); strings.Count(text, "the app is overloaded") != 1 || p.now() != 1 {
+			t.Errorf("the limit is %d: %s", p.now(), text)
+		}
+	})
+}
+
 // TestSignals holds what the end of a request says about how much the app can take.
 func TestSignals(t *testing.T) {
 	answered := func(status int) forward.Result {
@@ -162,6 +181,7 @@ func TestSignals(t *testing.T) {
 		{"503 at the limit", visit{}, answered(503), atEnd, policy.Overloaded},
 		{"no connection at first", visit{}, refused, passed, policy.Overloaded},
 		{"a probe", visit{probe: true}, answered(503), failed, policy.Silent},
+		{"cut off by a stop", visit{}, forward.Result{Sent: true, Outcome: policy.Outcome{Kind: policy.HandedBack}}, policy.Decision{}, policy.Silent},
 		{"not sent", visit{}, forward.Result{Outcome: policy.Outcome{Kind: policy.HandedBack}}, policy.Decision{}, policy.Silent},
 	} {
 		if got := new(Pipeline).signal(c.visit, &c.result, c.decision); got != c.want {
