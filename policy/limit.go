@@ -40,6 +40,7 @@ type Limit struct {
 	step    float64
 
 	down   bool          // the next try is a smaller limit
+	once   bool          // the last try was one, and good enough
 	pause  time.Duration // until the next try
 	next   time.Time     // of which; zero: when the base was measured
 	trip   time.Time     // when a try overloaded the app, until the base was measured again
@@ -135,13 +136,23 @@ func (l *Limit) measured(now time.Time, x throughput) {
 		l.settle(now, x)
 		l.tryUp(now)
 	case l.limit < l.base && l.goodEnough(x):
-		l.settle(now, x)
-		l.tryDown(now)
+		l.shrink(now, x)
 	case l.limit != l.base:
 		l.refuse(now, x)
 	default:
 		l.atBase(now, x)
 	}
+}
+
+// shrink takes a smaller limit if it was good enough twice, each time against a base that was measured right before: a machine that is busy
+// with other things now and then must not shrink it step by step.
+func (l *Limit) shrink(now time.Time, x throughput) {
+	if l.once {
+		l.settle(now, x)
+	}
+	l.once = !l.once
+	l.down, l.next = true, now
+	l.set(now, l.base)
 }
 
 // better reports whether a larger limit pays.
@@ -250,7 +261,7 @@ func (l *Limit) refuse(now time.Time, x throughput) {
 func (l *Limit) rest(now time.Time, cost time.Duration) {
 	l.next = now.Add(max(l.pause, 8*l.usual, min(10*cost, costlyPause)))
 	l.pause = min(2*l.pause, mostPause)
-	l.down, l.step, l.anchor = !l.down, leastStep, throughput{}
+	l.down, l.once, l.step, l.anchor = !l.down, false, leastStep, throughput{}
 }
 
 // overload goes back to the base, or makes that smaller. It does not say that the base was wrong for long: the app may have been
@@ -265,7 +276,7 @@ func (l *Limit) overload(now time.Time) {
 		l.base = max(int(backOff*float64(l.ceiling)), 1)
 		l.trip, l.ref, l.pause = time.Time{}, throughput{}, leastPause
 	}
-	l.down, l.step, l.anchor = false, leastStep, throughput{}
+	l.down, l.once, l.step, l.anchor = false, false, leastStep, throughput{}
 	l.next = now.Add(l.pause)
 	l.set(now, l.base)
 }
