@@ -62,6 +62,9 @@ func startSidecar(binary string, t target) (*process, error) {
 		"NATS_URLS": t.nats, "APP_URL": t.app, "ADMIN_LISTEN": "127.0.0.1:0",
 		"CONSUMERS_0_STREAM": t.stream, "CONSUMERS_0_DURABLE": t.durable, "CONSUMERS_0_CONCURRENCY": strconv.Itoa(t.Concurrency),
 	}
+	if t.Adaptive {
+		env["CONSUMERS_0_CONCURRENCY_ADAPTIVE"] = "true"
+	}
 	if t.Ack != "" {
 		env["CONSUMERS_0_ACK"] = t.Ack
 	}

@@ -39,6 +39,9 @@ func run(ctx context.Context, arguments []string, out, progress io.Writer) error
 	if err != nil {
 		return err
 	}
+	if o.overload {
+		return overload(ctx, o, out, progress)
+	}
 	var r *results
 	if o.from != "" {
 		r, err = readResults(o.from)

@@ -25,6 +25,7 @@ type options struct {
 	json, from           string
 	markdown             bool
 	quick, full          bool
+	overload             bool
 }
 
 func parse(arguments []string, progress io.Writer) (*options, error) {
@@ -53,6 +54,7 @@ func parse(arguments []string, progress io.Writer) (*options, error) {
 	f.StringVar(&o.from, "from", "", "run nothing, and print the results in this file")
 	f.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
 	f.BoolVar(&o.quick, "quick", false, "a look at whether all works; its numbers mean little")
+	f.BoolVar(&o.overload, "overload", false, "only this: fixed numbers of requests at a time and an adaptive one, with apps that break above 20; -time is of one run")
 	f.BoolVar(&o.full, "full", false, "all combinations of size, concurrency and delay")
 	if err := f.Parse(arguments); err != nil {
 		return nil, err

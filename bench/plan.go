@@ -29,6 +29,8 @@ type benchCase struct {
 	Rate        int           `json:"rate,omitempty"`
 	Messages    int           `json:"messages"`
 	Time        time.Duration `json:"time,omitempty"` // of an idle run
+	// Of the sidecar: Concurrency is the most.
+	Adaptive bool `json:"adaptive,omitempty"`
 	// Only the sidecar, for what the others do not have.
 	Own bool `json:"own,omitempty"`
 }

@@ -33,6 +33,7 @@ type app struct {
 	stats appStats
 	delay time.Duration
 	every int // request that is answered 503; 0 means none
+	can   *capacity
 }
 
 // playApp is the app that messages are brought to.
@@ -41,7 +42,7 @@ func playApp(ctx context.Context, r *role) error {
 	if err != nil {
 		return err
 	}
-	a := &app{}
+	a := &app{can: newCapacity(0, "")}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /", a.work)
 	mux.HandleFunc("POST /reset", a.reset)
@@ -71,11 +72,8 @@ func (a *app) work(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "no whole body", http.StatusBadRequest)
 		return
 	}
-	delay, fails := a.arrived(arrived, int64(binary.BigEndian.Uint64(stamp[:])))
-	if delay > 0 {
-		time.Sleep(delay)
-	}
-	if fails {
+	delay, can, fails := a.arrived(arrived, int64(binary.BigEndian.Uint64(stamp[:])))
+	if !can.work(delay) || fails {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
@@ -85,7 +83,7 @@ func (a *app) work(w http.ResponseWriter, req *http.Request) {
 	a.stats.Last = time.Now().UnixNano()
 }
 
-func (a *app) arrived(at time.Time, sent int64) (delay time.Duration, fails bool) {
+func (a *app) arrived(at time.Time, sent int64) (delay time.Duration, can *capacity, fails bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stats.Requests++; a.stats.Requests == 1 {
@@ -94,10 +92,10 @@ func (a *app) arrived(at time.Time, sent int64) (delay time.Duration, fails bool
 	if sent != 0 {
 		a.stats.Latencies = append(a.stats.Latencies, time.Duration(at.UnixNano()-sent))
 	}
-	return a.delay, a.every > 0 && a.stats.Requests%a.every == 0
+	return a.delay, a.can, a.every > 0 && a.stats.Requests%a.every == 0
 }
 
-// reset begins anew, with a delay and a failing request out of so many.
+// reset begins anew, with a delay, a failing request out of so many, and what the app can take.
 func (a *app) reset(w http.ResponseWriter, req *http.Request) {
 	delay, err := time.ParseDuration(req.FormValue("delay"))
 	if err != nil {
@@ -109,9 +107,10 @@ func (a *app) reset(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	most, _ := strconv.Atoi(req.FormValue("most")) // not given: any
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stats, a.delay, a.every = appStats{}, delay, every
+	a.stats, a.delay, a.every, a.can = appStats{}, delay, every, newCapacity(most, req.FormValue("beyond"))
 }
 
 // report tells what was seen; the latencies only if they are asked for.

@@ -104,6 +104,7 @@ func (x *exchange) fail(err error) {
 		x.result.Outcome = policy.Outcome{Kind: policy.Undeliverable, Error: oneLine(err)}
 	case !x.had:
 		x.client.app.unreachable(err)
+		x.result.Refused = true
 		x.retry()
 	case !x.result.Sent:
 		x.retry()

@@ -31,4 +31,5 @@ type Result struct {
 	Duration       time.Duration // from the connection being had to the end; 0 if none was had
 	HeadersDropped int           // header lines left out because HTTP cannot carry them, and attributes that an event cannot have
 	Sent           bool          // the app may have seen the request
+	Refused        bool          // no connection could be made at first
 }

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // Policy is one consumer's rules. The zero Policy has no limits and the default statuses; its delays need a RetryConfig.
 type Policy struct {
@@ -52,4 +55,20 @@ func (p *Policy) retry(o Outcome, a Attempt) Decision {
 	}
 	delay := p.Retry.Delay(a.Number, a.Random)
 	return Decision{Verdict: Retry, Delay: max(delay, min(o.RetryAfter, p.Retry.RetryAfterMax))}
+}
+
+// Overloaded reports whether an outcome says that the app cannot take so much now, rather than anything about the message: 429, 502, 503
+// or 504 where that means retry, or no answer.
+func (p *Policy) Overloaded(o Outcome) bool {
+	switch {
+	case p.verdict(o) != Retry:
+		return false
+	case o.Kind == NoAnswer:
+		return true
+	}
+	switch o.Status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }

@@ -57,6 +57,7 @@ type ConsumerState struct {
 	MaxAckPending int     `json:"max_ack_pending"` // 0: no limit, or not known yet
 	Moved         uint64  `json:"moved"`           // to the retry stream, by this sidecar since its start
 	Concurrency   int     `json:"concurrency"`
+	Limit         int     `json:"concurrency_limit"` // requests that may be at the app now; less than concurrency if that is adaptive
 	Prefetch      int     `json:"prefetch"`
 	Breaker       Breaker `json:"breaker"`
 	DLQ           DLQ     `json:"dlq"`
@@ -187,7 +188,7 @@ func (w *watched) state(now time.Time) ConsumerState {
 		Counts:   Counts{Ack: n.Ack, Retry: n.Retry, DLQ: n.DLQ, Drop: n.Drop, Duplicate: n.Duplicate, Requests: n.Requests},
 		Rates:    w.history.rates(now, n),
 		InFlight: n.InFlight, Leased: st.Leased, Parked: st.Parked(), Pending: st.Pending, AckPending: st.AckPending,
-		MaxAckPending: st.MaxAckPending, Moved: st.Moved, Concurrency: w.Config.Concurrency, Prefetch: w.Config.Prefetch,
+		MaxAckPending: st.MaxAckPending, Moved: st.Moved, Concurrency: w.Config.Concurrency, Limit: st.ConcurrencyLimit, Prefetch: w.Config.Prefetch,
 		Breaker: Breaker{Open: st.BreakerOpen, Reason: st.BreakerCause},
 		DLQ:     DLQ{Enabled: st.DLQEnabled, Stream: st.DLQStream, OK: st.DLQOK, Detail: st.DLQDetail, Depth: st.DLQDepth},
 		Errors:  errorsOf(w.Activity.Failures()),

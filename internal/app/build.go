@@ -19,7 +19,7 @@ func pipelineConfig(c config.Consumer, shutdown time.Duration) (pipeline.Config,
 		return pipeline.Config{}, err
 	}
 	return pipeline.Config{
-		Stream: c.Stream, Durable: c.Durable, Concurrency: c.InFlight(), Prefetch: c.Prefetch, Rate: c.Rate,
+		Stream: c.Stream, Durable: c.Durable, Concurrency: c.InFlight(), Adaptive: c.Adaptive, Prefetch: c.Prefetch, Rate: c.Rate,
 		Policy:          policy.Policy{MaxDeliver: c.MaxDeliver, MaxAge: c.MaxAge, Retry: c.Retry, Status: status},
 		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, AlertDepth: c.DLQ.AlertDepth, Dedupe: c.Dedupe, Breaker: c.Breaker, Order: c.Order,
 	}, nil

@@ -17,7 +17,8 @@ import (
 // the value, which may also come from a file by the key with _file; "true" the value; "value" the values of a map;
 // "url" user and password inside URLs. unsupported:"true" is a key that is known and refused unless it holds its
 // default, unsupported:"always" one that is refused however it is set. later lists values that are known and
-// refused, "{map}" for any map.
+// refused. part is a key below koanf's: fields of the same koanf key are parts of one map, which may also be given as the value of its
+// first part; then the others hold their zero value.
 type Config struct {
 	// NATS is how to reach NATS.
 	NATS jetstream.Config `koanf:"nats"`
@@ -64,8 +65,12 @@ type Consumer struct {
 	// Format is how a message becomes a request: raw (as it is), cloudevents (a CloudEvent in binary mode: attributes in headers)
 	// or cloudevents-json (in structured mode: all of it in the body).
 	Format string `koanf:"format" enum:"raw,cloudevents,cloudevents-json"`
-	// Concurrency is the most requests in flight, 1 to 10000.
-	Concurrency int `koanf:"concurrency" later:"{map}"`
+	// Concurrency is the most requests in flight, 1 to 10000: a number, or {max: 64, adaptive: true} to find out how many the app can
+	// take.
+	Concurrency int `koanf:"concurrency" part:"max"`
+	// Adaptive lets the sidecar find out how many requests at a time the app can take, from 1 to concurrency.max: more only while
+	// that gets more done, fewer when the app is overloaded. Without it there may always be that many.
+	Adaptive bool `koanf:"concurrency" part:"adaptive"`
 	// Prefetch is the most messages leased beyond those in flight; 0 means none.
 	Prefetch int `koanf:"prefetch"`
 	// MaxBytes is the most bytes leased; one message is always allowed.
@@ -87,7 +92,8 @@ type Consumer struct {
 	Status policy.StatusConfig `koanf:"status"`
 	// Breaker stops pulling while the app fails message after message.
 	Breaker policy.BreakerConfig `koanf:"breaker"`
-	// Rate is the most requests a second; 0 means no limit.
+	// Rate is the most requests a second of this sidecar, of this consumer, which may be below 1 (0.5 is one in two seconds); 0 means no
+	// limit. It counts retries and the breaker's probes. What waits for it is leased, and neither app.timeout nor an attempt is spent.
 	Rate float64 `koanf:"rate"`
 	// DLQ is where dead letters go.
 	DLQ jetstream.DeadLetterConfig `koanf:"dlq"`

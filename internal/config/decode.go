@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 )
 
@@ -64,7 +63,7 @@ func (d *decoder) section(n *node, fields []field, path string, defaults reflect
 		if p.node.line == 0 {
 			p.node.line = p.line
 		}
-		d.key(tree, f, twin, p.node, join(path, f.key), "", defaults.Field(f.index))
+		d.key(tree, f, twin, p.node, join(path, f.key), "", f.of(defaults))
 	}
 	return tree
 }
@@ -97,6 +96,10 @@ func (d *decoder) key(tree map[string]any, f field, twin bool, n *node, path, va
 	switch {
 	case f.unsupported == "always" || f.kind == forbidden:
 		d.fault(o, path, f.shownNode(n), "not supported yet")
+	case f.parts && n.shape == scalar:
+		d.short(tree, f, n, path, variable, def)
+	case f.parts && n.shape == sequence:
+		d.fault(o, path, "", fmt.Sprintf("is %s and must be a single value or a map of keys", n.noun()))
 	case f.kind == section:
 		tree[f.key] = d.section(n, f.sub, path, def)
 	case f.kind == sections:
@@ -105,11 +108,26 @@ func (d *decoder) key(tree map[string]any, f field, twin bool, n *node, path, va
 		d.fault(o, path+"_file", "", "not supported yet")
 	case twin:
 		d.twin(tree, f, n, o, path)
-	case n.shape == mapping && f.kind != dict && len(f.later) > 0 && f.later[0] == "{map}":
-		d.fault(o, path, "", "not supported yet as a map: give one value")
 	default:
 		d.leaf(tree, f, n, o, path, def)
 	}
+}
+
+// short decodes the value of a section's first part, which stands for the whole: the other parts are as if they were not given, also by a
+// weaker layer.
+func (d *decoder) short(tree map[string]any, f field, n *node, path, variable string, def reflect.Value) {
+	sub := make(map[string]any)
+	d.key(sub, f.sub[0], false, n, path, variable, f.sub[0].of(def))
+	for _, part := range f.sub[1:] {
+		v := reflect.Zero(part.of(def).Type())
+		sub[part.key] = leaf{Value: plainValue(v), Origin: d.origin(n, variable, path)}
+	}
+	for key, l := range sub {
+		l := l.(leaf)
+		l.Origin.Whole = true
+		sub[key] = l
+	}
+	tree[f.key] = sub
 }
 
 // sections decodes a list of sections as a map of their indices, so that layers can be merged.
@@ -152,8 +170,6 @@ func (d *decoder) leaf(tree map[string]any, f field, n *node, o Origin, path str
 	if f.unsupported != "" && (!ok || !reflect.DeepEqual(v, plainValue(def))) {
 		*d.faults = (*d.faults)[:before]
 		d.fault(o, path, f.shownNode(n), "not supported yet")
-	} else if s, isText := v.(string); ok && isText && slices.Contains(f.later, s) {
-		d.fault(o, path, quote(s), "not supported yet")
 	}
 	if ok {
 		o.Items = itemLines(n)
@@ -165,9 +181,11 @@ func (d *decoder) leaf(tree map[string]any, f field, n *node, o Origin, path str
 func (d *decoder) put(tree map[string]any, f field, l leaf, path string) {
 	other, ok := tree[f.key].(leaf)
 	switch {
-	case !ok || other.File == "" && emptyValue(other.Value):
+	case !ok || other.File == "" && emptyValue(other.Value), other.Origin.Whole && reflect.ValueOf(other.Value).IsZero():
 		tree[f.key] = l
 	case l.File == "" && emptyValue(l.Value):
+	case other.Origin.Whole:
+		d.fault(l.Origin, path, "", fmt.Sprintf("is given twice: %s holds it too", other.Origin.place()))
 	default:
 		d.fault(l.Origin, path, "", fmt.Sprintf("is given twice: both %s and %s_file are set", f.key, f.key))
 	}

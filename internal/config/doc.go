@@ -7,6 +7,9 @@ import (
 
 // doc is what a user reads about a key: its field's doc comment, begun by the key instead of the field's name.
 func (f field) doc() string {
+	if f.whole != "" {
+		return "What " + f.whole + " is as a number."
+	}
 	text := docs[f.name]
 	name := f.name[strings.LastIndexByte(f.name, '.')+1:]
 	if rest, ok := strings.CutPrefix(text, name+" "); ok {

@@ -73,15 +73,15 @@ func resolve(name string, fields []field, path []string, def reflect.Value) (tar
 		if name == strings.ToUpper(f.twin()) && f.twin() != "" {
 			return target{field: f, twin: true, path: append(slices.Clone(path), f.key), def: def.Field(f.index)}, true
 		}
-		if name == key && f.kind != section && f.kind != sections {
-			return target{field: f, path: append(slices.Clone(path), f.key), def: def.Field(f.index)}, true
+		if name == key && (f.kind != section || f.parts) && f.kind != sections {
+			return target{field: f, path: append(slices.Clone(path), f.key), def: f.of(def)}, true
 		}
 		rest, ok := strings.CutPrefix(name, key+"_")
 		if !ok || f.sub == nil {
 			continue
 		}
 		p := append(slices.Clone(path), f.key)
-		sub := def.Field(f.index)
+		sub := f.of(def)
 		if f.kind == sections {
 			index, after, _ := strings.Cut(rest, "_")
 			if !index0.MatchString(index) {
@@ -190,6 +190,9 @@ func variables() []string {
 			switch {
 			case f.hidden():
 			case f.kind == section:
+				if f.parts {
+					names = append(names, name)
+				}
 				walk(name+"_", f.sub)
 			case f.kind == sections:
 				walk(name+"_0_", f.sub)

@@ -70,6 +70,7 @@ type Origin struct {
 	Name  string         // the file's base name or the variable's name
 	Line  int            // in the file, from 1; 0 if unknown
 	Key   string         // key path where it was given, such as defaults.retry.max
+	Whole bool           // it was given as the value of the section that it is a part of
 	Twin  bool           // the value was read from the file that <key>_file names
 	Items map[string]int // lines of the elements, by [0] or .name, where they differ
 }

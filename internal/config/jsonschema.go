@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/policy"
@@ -66,7 +65,7 @@ func objectSchema(fields []field, defaults reflect.Value) object {
 			}
 			continue
 		}
-		s := nullable(fieldSchema(f, defaults.Field(f.index)))
+		s := nullable(fieldSchema(f, f.of(defaults)))
 		if d := f.doc(); d != "" {
 			s["description"] = d
 		}
@@ -107,6 +106,9 @@ func fieldSchema(f field, def reflect.Value) object {
 		return object{"type": "array", "items": object{"$ref": "#/$defs/consumer"}}
 	case f.key == "defaults":
 		return object{"$ref": "#/$defs/consumer"}
+	case f.parts:
+		first := f.sub[0]
+		return object{"anyOf": []object{leafSchema(first), objectSchema(f.sub, def)}, "default": schemaDefault(first, first.of(def))}
 	case f.kind == section:
 		if def.Type() == reflect.TypeFor[policy.StatusConfig]() {
 			def = reflect.ValueOf(policy.DefaultStatus())
@@ -145,7 +147,7 @@ func leafSchema(f field) object {
 		return object{"type": []string{"string", "integer"}}
 	}
 	if f.enum != nil {
-		return object{"enum": supported(f)}
+		return object{"enum": words(f.enum)}
 	}
 	if f.name == "config.Consumer.Order" {
 		return object{"type": "string", "pattern": orderPattern}
@@ -164,15 +166,13 @@ func limited(f field, s object) object {
 	return s
 }
 
-// supported are the values of an enum that may be used.
-func supported(f field) []any {
-	var words []any
-	for _, w := range f.enum {
-		if !slices.Contains(f.later, w) {
-			words = append(words, w)
-		}
+// words are the values of an enum.
+func words(enum []string) []any {
+	all := make([]any, len(enum))
+	for i, w := range enum {
+		all[i] = w
 	}
-	return words
+	return all
 }
 
 func itemSchema(f field) object {

@@ -57,7 +57,7 @@ func TestSchemaRefuses(t *testing.T) {
 	s := compiled(t)
 	for _, name := range []string{
 		"unknown_key", "unknown_key_nested", "unknown_key_of_elsewhere", "consumers_a_map", "stream_a_number", "concurrency_text",
-		"concurrency_fraction", "concurrency_list", "concurrency_map", "max_bytes_unit", "duration_bare_number", "duration_days",
+		"concurrency_fraction", "concurrency_list", "concurrency_map", "concurrency_map_values", "max_bytes_unit", "duration_bare_number", "duration_days",
 		"duration_text", "manage", "ack", "method_get", "status_entry", "status_not_a_list",
 		"batch_unsupported", "format", "order", "dlq_alert", "app_protocol",
 		"nats_secret_a_number", "nats_urls_not_a_list", "nats_section_text", "log", "bool_text", "several",

@@ -71,7 +71,7 @@ func shortSize(n int64) string {
 // eachLeaf calls visit for every leaf of a struct, hidden ones included.
 func eachLeaf(fields []field, path string, v reflect.Value, visit func(f field, path string, v reflect.Value)) {
 	for _, f := range fields {
-		p, sub := join(path, f.key), v.Field(f.index)
+		p, sub := join(path, f.key), f.of(v)
 		switch f.kind {
 		case section:
 			if p != "defaults" {

@@ -42,6 +42,14 @@ func (l *Loaded) Origin(path string) Origin {
 	return Origin{Layer: FromDefault}
 }
 
+// firstPart is the key path at which the first part of a section of parts was given: its own, or that of the whole.
+func (l *Loaded) firstPart(path string, f field) string {
+	if own := join(path, f.sub[0].key); l.origins[own].Layer != "" && !l.origins[own].Whole {
+		return own
+	}
+	return path
+}
+
 // Load reads, merges and checks the configuration. An error is a Faults that lists everything wrong with it, or
 // says why the file could not be read; neither holds a secret. With an error Loaded has the Warnings only: a variable
 // that is not known may be the cause.
@@ -154,10 +162,13 @@ func (b *builder) fill(k *koanf.Koanf, fields []field, key, path string, v refle
 		}
 		switch f.kind {
 		case section:
-			b.fill(k, f.sub, below, p, v.Field(f.index))
+			b.fill(k, f.sub, below, p, f.of(v))
 		case sections:
 		default:
 			if l, ok := k.Get(below).(leaf); ok {
+				if l.Origin.Whole {
+					b.loaded.origins[path] = l.Origin
+				}
 				b.set(f, l, p, v.Field(f.index))
 			}
 		}

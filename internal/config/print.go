@@ -47,9 +47,12 @@ func (p *printer) add(text, comment string) {
 
 func (p *printer) section(fields []field, indent, path string, v reflect.Value) {
 	for _, f := range fields {
-		full, sub := join(path, f.key), v.Field(f.index)
+		full, sub := join(path, f.key), f.of(v)
 		switch {
 		case f.hidden() || full == "defaults":
+		case f.inShort(sub):
+			first := f.sub[0]
+			p.add(indent+f.key+": "+first.shownLeaf(first.of(sub)), p.loaded.Origin(p.loaded.firstPart(full, f)).String())
 		case f.kind == section:
 			p.add(indent+f.key+":", "")
 			if s, ok := sub.Interface().(policy.StatusConfig); ok {

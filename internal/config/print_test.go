@@ -65,6 +65,7 @@ func TestPrintedIsLoadedAgain(t *testing.T) {
 		l.NATS.User = strings.ToValidUTF8(words.Draw(rt, "user"), "")
 		c := &l.Consumers[0]
 		c.FilterSubjects = rapid.SliceOf(rapid.StringMatching(`[a-z0-9:#,\[\]{}&!|"'%@~-]{1,8}`)).Draw(rt, "filters")
+		c.Concurrency, c.Adaptive = rapid.IntRange(1, 10000).Draw(rt, "concurrency"), rapid.Bool().Draw(rt, "adaptive")
 		c.MaxBytes = rapid.Int64Min(1).Draw(rt, "bytes")
 		c.Rate = rapid.Float64Range(0, 1e300).Draw(rt, "rate")
 		c.Retry.Max = c.Retry.Initial + rapid.Custom(func(t *rapid.T) (d time.Duration) { return time.Duration(rapid.Int64Range(0, 1<<61).Draw(t, "d")) }).Draw(rt, "max")

@@ -66,13 +66,18 @@ func exampleSection(b *strings.Builder, fields []field, indent string, v reflect
 			b.WriteByte('\n')
 		}
 		first = false
-		sub := v.Field(f.index)
+		sub := f.of(v)
 		writeComment(b, indent, f.doc())
-		switch f.kind {
-		case section:
+		switch {
+		case f.inShort(sub):
+			for _, part := range f.sub[1:] {
+				writeComment(b, indent, part.doc())
+			}
+			fmt.Fprintf(b, "%s%s: %s\n", indent, f.key, f.sub[0].shownLeaf(f.sub[0].of(sub)))
+		case f.kind == section:
 			fmt.Fprintf(b, "%s%s:\n", indent, f.key)
 			exampleSection(b, f.sub, indent+"  ", sub)
-		case sections:
+		case f.kind == sections:
 			var one strings.Builder
 			exampleSection(&one, f.sub, indent+"    ", sub.Index(0))
 			fmt.Fprintf(b, "%s%s:\n%s  -\n%s", indent, f.key, indent, one.String())
@@ -110,7 +115,7 @@ func keyTable() string {
 
 func tableRows(b *strings.Builder, fields []field, path, variable string, def reflect.Value) {
 	for _, f := range fields {
-		p, name, v := join(path, f.key), variable+strings.ToUpper(f.key), def.Field(f.index)
+		p, name, v := join(path, f.key), variable+strings.ToUpper(f.key), f.of(def)
 		switch {
 		case f.hidden():
 		case p == "defaults":
@@ -118,6 +123,9 @@ func tableRows(b *strings.Builder, fields []field, path, variable string, def re
 		case f.kind == section && v.Type() == reflect.TypeFor[policy.StatusConfig]():
 			tableRows(b, f.sub, p, name+"_", reflect.ValueOf(policy.DefaultStatus()))
 		case f.kind == section:
+			if f.parts {
+				fmt.Fprintf(b, "| `%s` | `%s` | `%s` | %s |\n", p, f.sub[0].shownLeaf(f.sub[0].of(v)), name, f.doc())
+			}
 			tableRows(b, f.sub, p, name+"_", v)
 		case f.kind == sections:
 			tableRows(b, f.sub, p+"[]", name+"_0_", reflect.ValueOf(DefaultConsumer()))

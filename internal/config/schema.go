@@ -33,11 +33,25 @@ type field struct {
 	index       int    // of the struct field
 	kind        kind
 	enum        []string
-	later       []string // values not supported yet
-	secret      string   // file, true, value or url
-	unsupported string   // true or always
-	loose       bool     // any scalar is taken as text
-	sub         []field  // of a section
+	secret      string  // file, true, value or url
+	unsupported string  // true or always
+	loose       bool    // any scalar is taken as text
+	sub         []field // of a section
+	parts       bool    // a section whose keys are fields of the struct around it; its value alone stands for the first
+	whole       string  // the section whose first part it is
+}
+
+// of is the struct that holds the fields of a section, or the value of a key, in the struct v.
+func (f field) of(v reflect.Value) reflect.Value {
+	if f.parts {
+		return v
+	}
+	return v.Field(f.index)
+}
+
+// inShort reports whether a section of parts is its first part alone.
+func (f field) inShort(v reflect.Value) bool {
+	return f.parts && !slices.ContainsFunc(f.sub[1:], func(s field) bool { return !s.of(v).IsZero() })
 }
 
 // hidden reports whether the key is left out of everything that is printed.
@@ -79,7 +93,6 @@ func fieldsOf(t reflect.Type) []field {
 			index:       i,
 			kind:        kindOf(s),
 			enum:        commaList(s.Tag.Get("enum")),
-			later:       commaList(s.Tag.Get("later")),
 			secret:      s.Tag.Get("secret"),
 			unsupported: s.Tag.Get("unsupported"),
 			loose:       s.Tag.Get("scalar") == "any",
@@ -90,6 +103,10 @@ func fieldsOf(t reflect.Type) []field {
 		case sections:
 			f.sub = fieldsOf(s.Type.Elem())
 		}
+		if part := s.Tag.Get("part"); part != "" {
+			fields = withPart(fields, f, part)
+			continue
+		}
 		// A section of nothing but hidden keys is hidden itself.
 		if f.sub != nil && !slices.ContainsFunc(f.sub, func(s field) bool { return !s.hidden() }) {
 			f.unsupported = "true"
@@ -97,6 +114,19 @@ func fieldsOf(t reflect.Type) []field {
 		fields = append(fields, f)
 	}
 	return fields
+}
+
+// withPart adds a part to the section that has its key, or begins that. The section's documentation is that of its first part.
+func withPart(fields []field, f field, part string) []field {
+	whole := field{key: f.key, name: f.name, kind: section, parts: true}
+	f.key = part
+	if n := len(fields); n > 0 && fields[n-1].key == whole.key {
+		fields[n-1].sub = append(fields[n-1].sub, f)
+		return fields
+	}
+	f.whole = whole.key
+	whole.sub = []field{f}
+	return append(fields, whole)
 }
 
 func kindOf(s reflect.StructField) kind {

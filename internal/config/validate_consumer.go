@@ -76,13 +76,13 @@ func (c *checker) consumer(p string, one Consumer) {
 
 // flow checks what bounds the messages under way.
 func (c *checker) flow(p string, one Consumer) {
-	c.between(p+".concurrency", one.Concurrency, 1, 10000)
+	concurrency := c.concurrency(p+".concurrency", one)
 	c.between(p+".prefetch", one.Prefetch, 0, 100000)
 	if one.MaxBytes < 1 {
 		c.fault(p+".max_bytes", "must be at least 1; one message is always allowed")
 	}
-	if one.Order == "stream" && one.Concurrency > 1 && c.given(p+".concurrency") {
-		c.fault(p+".concurrency", "must be 1 with order: stream, which handles one message at a time")
+	if one.Order == "stream" && one.Concurrency > 1 && c.given(concurrency) {
+		c.fault(concurrency, "must be 1 with order: stream, which handles one message at a time")
 	}
 	switch leased := one.InFlight() + one.Prefetch; {
 	case one.MaxAckPending < 1:
@@ -90,6 +90,19 @@ func (c *checker) flow(p string, one Consumer) {
 	case one.MaxAckPending < leased && one.Concurrency >= 1 && one.Prefetch >= 0:
 		c.warn(p+".max_ack_pending", "is less than concurrency + prefetch (%d): that many can never be leased", leased)
 	}
+}
+
+// concurrency checks how many requests there may be at a time, and returns the key path at which the most was given.
+func (c *checker) concurrency(p string, one Consumer) string {
+	all, _, _ := find(schema().sub, "consumers")
+	f, _, _ := find(all.sub, "concurrency")
+	most := c.l.firstPart(p, f)
+	c.shown[p] = c.shown[join(p, f.sub[0].key)]
+	c.between(most, one.Concurrency, 1, 10000)
+	if one.Adaptive && one.InFlight() == 1 {
+		c.warn(p+".adaptive", "has no effect with one request at a time")
+	}
+	return most
 }
 
 // order checks what must not overtake.

@@ -76,6 +76,11 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool
 	if a.duplicate {
 		return true
 	}
+	if !p.place(ctx, w) {
+		a.result.Kind = policy.HandedBack // stopping
+		return true
+	}
+	defer p.leavePlace()
 	alone := p.pastLimit(a)
 	if alone {
 		p.gate.wantAlone()
@@ -109,18 +114,6 @@ func (p *Pipeline) breakerKey(a *attempt) uint64 {
 	return a.message.Sequence
 }
 
-// enter waits until a request may be sent; false when the sidecar stops first.
-func (p *Pipeline) enter(ctx context.Context, e entry) bool {
-	if p.gate.enter(ctx, e) != nil {
-		return false
-	}
-	if p.limiter != nil && p.limiter.Wait(ctx) != nil {
-		p.gate.exit()
-		return false
-	}
-	return true
-}
-
 // failure is what went wrong, in a few words.
 func failure(a *attempt) string {
 	if a.result.Kind == policy.Answered {
@@ -133,6 +126,7 @@ func failure(a *attempt) string {
 func (p *Pipeline) call(w *worker, a *attempt) {
 	m := a.message
 	limits := p.limits(a)
+	visit := p.visits()
 	p.Observer.InFlight(1)
 	a.result = p.App.Forward(w.ctx, p.Target, &forward.Message{
 		Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: a.number,
@@ -151,6 +145,7 @@ func (p *Pipeline) call(w *worker, a *attempt) {
 		p.Observer.HeadersDropped(n)
 	}
 	a.decision = limits.Decide(a.result.Outcome, policy.Attempt{Number: a.number, Age: time.Since(m.Stored), Random: random()})
+	p.visited(visit, &a.result, a.decision)
 }
 
 // smaller is the smaller of two limits, where 0 means none.

@@ -21,11 +21,12 @@ type gate struct {
 	fresh   int           // at the gate with a message that was not tried before
 	waiting int           // who waits for changed
 	changed chan struct{} // closed when something changed
+	opening chan struct{} // closed when the breaker opens
 	why     string        // the failure that opened the breaker
 }
 
 func newGate(cfg policy.BreakerConfig, concurrency int) *gate {
-	return &gate{breaker: policy.NewBreaker(cfg, concurrency), changed: make(chan struct{})}
+	return &gate{breaker: policy.NewBreaker(cfg, concurrency), changed: make(chan struct{}), opening: make(chan struct{})}
 }
 
 // entry is what the gate must know of a message.
@@ -143,6 +144,16 @@ func (g *gate) anyAlone() bool {
 	return g.alone > 0
 }
 
+// opens is closed when the breaker opens; nil if it is open.
+func (g *gate) opens() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, open := g.breaker.Open(); open {
+		return nil
+	}
+	return g.opening
+}
+
 // exit gives the place up without a request.
 func (g *gate) exit() {
 	g.mu.Lock()
@@ -167,12 +178,14 @@ func (g *gate) leave(m uint64, d policy.Decision, why string) (again bool) {
 	now := time.Now()
 	since, was := g.breaker.Open()
 	g.inside--
-	limited := d.Reason == policy.ReasonMaxDeliver || d.Reason == policy.ReasonMaxAge
+	limited := limited(d)
 	switch {
 	case d.Verdict == 0: // handed back
 	case d.Verdict == policy.Retry || limited:
 		if g.breaker.Failed(now, m, random()) {
 			g.why = why
+			close(g.opening)
+			g.opening = make(chan struct{})
 		}
 		again = limited && g.breaker.Holds(now)
 	default:
@@ -189,6 +202,11 @@ func (g *gate) leave(m uint64, d policy.Decision, why string) (again bool) {
 		g.onChange(open, since, why)
 	}
 	return again
+}
+
+// limited reports whether a message that was to be tried again is at a limit.
+func limited(d policy.Decision) bool {
+	return d.Reason == policy.ReasonMaxDeliver || d.Reason == policy.ReasonMaxAge
 }
 
 func (g *gate) tell() {

@@ -62,6 +62,9 @@ type Status struct {
 	BreakerSince  time.Time
 	BreakerCause  string // what opened it
 
+	// ConcurrencyLimit is how many requests may be at the app at a time now.
+	ConcurrencyLimit int
+
 	Leased     int    // messages leased by this process, in flight included
 	Pending    uint64 // messages in the stream not yet delivered (num_pending)
 	AckPending uint64 // delivered and not settled (num_ack_pending), by any sidecar of the durable

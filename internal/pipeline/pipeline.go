@@ -16,8 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/jetsidecar/jetsidecar/dedupe"
 	"github.com/jetsidecar/jetsidecar/forward"
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -27,8 +25,9 @@ import (
 // Config is one consumer's pipeline.
 type Config struct {
 	Stream, Durable string
-	Concurrency     int // requests in flight at most
-	Prefetch        int // leased beyond those
+	Concurrency     int  // requests in flight at most
+	Adaptive        bool // find out how many of those the app can take
+	Prefetch        int  // leased beyond those
 	Policy          policy.Policy
 	Rate            float64       // requests a second, 0 = no limit
 	ShutdownTimeout time.Duration // for what is in flight at a stop
@@ -65,8 +64,9 @@ type Pipeline struct {
 	Parts
 	memory  *dedupe.Shared // nil: dedupe is off
 	waiting dedupe.InFlight[*jetstream.Message]
-	limiter *rate.Limiter // nil: no limit
+	pace    *pace // nil: no limit
 	gate    *gate
+	places  *places // nil: as many as Concurrency
 	graves  *graves
 	order   *order // nil: messages may overtake
 
@@ -86,13 +86,14 @@ func New(cfg Config, parts Parts) *Pipeline {
 		memory := dedupe.NewMemory(cfg.Dedupe.TTL, cfg.Dedupe.MaxEntries, time.Now)
 		p.memory = dedupe.NewShared(memory, parts.Bucket, parts.Observer.DedupeFailed)
 	}
-	if cfg.Rate > 0 {
-		p.limiter = rate.NewLimiter(rate.Limit(cfg.Rate), max(1, int(cfg.Rate/100)))
-	}
+	p.pace = newPace(cfg.Rate)
 	p.graves = newGraves(p)
 	p.order = newOrder(cfg.Order, parts.Source)
 	p.gate = newGate(cfg.Breaker, cfg.Concurrency)
 	p.gate.ready, p.gate.onChange, p.gate.onAlone = parts.Ready, p.breakerChanged, p.aloneChanged
+	if cfg.Adaptive {
+		p.places = newPlaces(cfg.Concurrency, parts.Log)
+	}
 	p.away = true
 	return p
 }
@@ -144,7 +145,10 @@ func (p *Pipeline) Status() Status {
 	s := Status{
 		Stream: p.Stream, Consumer: p.Durable, Bound: src.Bound, Detail: src.Detail,
 		Leased: p.Source.Leased(), Pending: src.Pending, AckPending: src.AckPending, MaxAckPending: src.MaxAckPending,
-		Moved: src.Moved, DLQEnabled: p.DLQ,
+		Moved: src.Moved, DLQEnabled: p.DLQ, ConcurrencyLimit: p.Concurrency,
+	}
+	if p.places != nil {
+		s.ConcurrencyLimit = p.places.now()
 	}
 	if open, since, why := p.gate.state(); open {
 		s.BreakerOpen, s.BreakerSince, s.BreakerCause = true, since, why
@@ -248,7 +252,7 @@ func (p *Pipeline) next(ctx context.Context) *jetstream.Message {
 // work handles one message after the other until ctx ends. A request that is at the app then may finish until workCtx
 // ends; one that still waits for a connection is given up.
 func (p *Pipeline) work(ctx, workCtx context.Context) {
-	w := &worker{}
+	w := &worker{turn: make(chan struct{}, 1)}
 	var giveUp context.CancelCauseFunc
 	w.ctx, giveUp = context.WithCancelCause(workCtx)
 	defer giveUp(nil)
@@ -278,7 +282,8 @@ func (p *Pipeline) work(ctx, workCtx context.Context) {
 type worker struct {
 	ctx     context.Context // of its requests
 	state   atomic.Int32
-	sending func(bool) // told by the forwarder, see forward.Message
+	sending func(bool)    // told by the forwarder, see forward.Message
+	turn    chan struct{} // see places.take
 }
 
 // The states of a worker.

@@ -30,6 +30,8 @@ func newGauges(o Options) *gauges {
 	return &gauges{
 		o: o,
 		consumers: []consumerGauge{
+			{gauge("sidecar_concurrency_limit", "Requests that may be at the app at a time: concurrency, or what was found out with an adaptive one.", consumerLabels()...),
+				func(s pipeline.Status) float64 { return float64(s.ConcurrencyLimit) }},
 			{gauge("sidecar_leased", "Messages leased by this sidecar, those in flight included.", consumerLabels()...),
 				func(s pipeline.Status) float64 { return float64(s.Leased) }},
 			{gauge("sidecar_pending", "Messages in the stream that were not delivered yet (num_pending).", consumerLabels()...),

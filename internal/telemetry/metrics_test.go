@@ -24,6 +24,7 @@ var served = map[string][]string{
 	"sidecar_request_duration_seconds":   {"consumer", "stream"},
 	"sidecar_delivery_latency_seconds":   {"consumer", "stream"},
 	"sidecar_in_flight":                  {"consumer", "stream"},
+	"sidecar_concurrency_limit":          {"consumer", "stream"},
 	"sidecar_leased":                     {"consumer", "stream"},
 	"sidecar_breaker_open":               {"consumer", "stream"},
 	"sidecar_parked":                     {"consumer", "stream"},

@@ -23,7 +23,7 @@ type Consumer struct {
 // NewConsumer is bound, and has done nothing yet.
 func NewConsumer(stream, durable string) *Consumer {
 	return &Consumer{status: pipeline.Status{
-		Stream: stream, Consumer: durable, Bound: true, MaxAckPending: 10000, DLQEnabled: true, DLQOK: true, DLQStream: stream + "_DLQ",
+		Stream: stream, Consumer: durable, Bound: true, MaxAckPending: 10000, ConcurrencyLimit: 16, DLQEnabled: true, DLQOK: true, DLQStream: stream + "_DLQ",
 	}}
 }
 

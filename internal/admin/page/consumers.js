@@ -95,7 +95,7 @@ class Card {
     set(this.backlog.value, count(c.pending));
     set(this.backlog.note, c.parked > 0 ? `and ${count(c.parked)} parked` : 'waiting');
     set(this.busy.value, count(c.in_flight));
-    set(this.busy.note, `of ${count(c.concurrency)}`);
+    set(this.busy.note, `of ${count(c.concurrency_limit)}`);
     const facts = {
       Leased: `${count(c.leased)} of ${count(c.concurrency + c.prefetch)}`,
       Parked: count(c.parked),
