@@ -406,11 +406,7 @@ func (s *Source) release(m *Message) {
 	}
 	s.bytes -= m.size
 	s.lookToGather()
-	if s.order != nil && s.order.released != nil {
-		if next := s.order.released(m); next != nil {
-			s.offerNext(next)
-		}
-	}
+	s.passTurn(m)
 	if _, ok := s.settling[m]; ok {
 		delete(s.settling, m)
 		if len(s.settling) == 0 {

@@ -43,6 +43,8 @@ func (s *Source) Take(ctx context.Context) *Message {
 	select {
 	case m := <-s.ready:
 		return m
+	case m := <-s.retries.source.ready:
+		return m
 	case <-ctx.Done():
 		return nil
 	}
@@ -50,9 +52,27 @@ func (s *Source) Take(ctx context.Context) *Message {
 
 // Begin marks a message as worked on, on a source that keeps order. It returns false if it must not be: its lease is lost, or an earlier message may be
 // pending elsewhere. Then it is offered again when it may be, if it is still leased.
-func (s *Source) Begin(m *Message) bool {
+func (s *Source) Begin(ctx context.Context, m *Message) bool {
+	switch {
+	case m.source != s:
+		return s.retries.beginCopy(ctx, m)
+	case s.retries.asks(m):
+		over, err := s.retries.isOver(ctx, m)
+		if err != nil {
+			s.hold(m)
+			return false
+		}
+		if over {
+			s.settle(m, "+ACK")
+			return false
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.beginInOrder(m)
+}
+
+func (s *Source) beginInOrder(m *Message) bool {
 	if m.released {
 		return false
 	}
@@ -74,16 +94,44 @@ func (s *Source) Begin(m *Message) bool {
 	return true
 }
 
-// offerNext offers a message that waited for another, whose lease ended.
+// hold puts a message off until the next look at the durable, and so all that are not begun: they must not overtake it.
+func (s *Source) hold(m *Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !m.released {
+		s.scattered()
+		s.order.held = append(s.order.held, m)
+	}
+}
+
+// passTurn is told that the lease of a message ended, and offers the one that waited for it.
+func (s *Source) passTurn(m *Message) {
+	o := s.order
+	if s.due != nil {
+		o = s.due.main.order
+	}
+	if o == nil || o.released == nil {
+		return
+	}
+	if next := o.released(m); next != nil {
+		s.offerNext(next)
+	}
+}
+
+// offerNext offers a message that waited for another, whose lease ended. That one may be of the retry stream, or this one: then it is
+// seen when it is begun whether it is leased still.
 func (s *Source) offerNext(m *Message) {
-	if s.bound == nil || m.released {
+	ours := m.source == s
+	if ours && (s.bound == nil || m.released) {
 		return
 	}
 	select {
-	case s.ready <- m:
+	case m.source.ready <- m:
 	default: // cannot happen: there are never more leases than room
-		s.release(m)
-		s.scattered()
+		if ours {
+			s.release(m)
+			s.scattered()
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func (b *bench) takeAll() *Message {
 	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
 	defer cancel()
 	for m := b.source.Take(ctx); m != nil; m = b.source.Take(ctx) {
-		if b.source.Begin(m) {
+		if b.source.Begin(ctx, m) {
 			return m
 		}
 	}

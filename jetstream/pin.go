@@ -34,6 +34,14 @@ func pinned(c natsjs.ConsumerConfig) string {
 	return ""
 }
 
+// pinnedTo is the client that the server has a durable pinned to; empty if there is none.
+func pinnedTo(info *natsjs.ConsumerInfo) string {
+	if len(info.PriorityGroups) == 0 {
+		return ""
+	}
+	return info.PriorityGroups[0].PinnedClientID
+}
+
 // appendPin adds to a pull request whom it is from, if the durable asks for it.
 func (s *Source) appendPin(req []byte) []byte {
 	group := pinned(s.bound.info.Config)
@@ -91,7 +99,7 @@ func (s *Source) anothers() bool { return s.pin.id == "" && pinned(s.bound.info.
 // settlePin is told, while gathering, what the server says of the durable: whether it is pinned to this source. If so, what was begun before goes on.
 func (s *Source) settlePin(info *natsjs.ConsumerInfo) {
 	o := s.order
-	if s.pin.id != "" && (len(info.PriorityGroups) == 0 || info.PriorityGroups[0].PinnedClientID != s.pin.id) {
+	if s.pin.id != "" && pinnedTo(info) != s.pin.id {
 		s.losePin()
 	}
 	if !o.unsure {
