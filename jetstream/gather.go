@@ -71,6 +71,10 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
 	}
 	now := time.Now()
 	o.looked = now
+	if now.Sub(asked) > s.patience() {
+		s.lookToGather() // an answer that was on its way for so long is old
+		return
+	}
 	s.settlePin(info)
 	s.dropSettled(info, asked)
 	here := s.pendingHere(asked, now)
@@ -81,7 +85,7 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
 		s.lookToGather() // the answer says nothing of what arrived since
 	case info.NumAckPending < here.count && len(o.held) > 0:
 		s.returnHeld() // some are settled already: those do not come again
-	case info.NumAckPending <= here.count:
+	case info.NumAckPending <= here.count && info.NumAckPending-info.NumRedelivered <= here.fresh:
 		s.gathered(info)
 	case here.first != nil && info.AckFloor.Stream+1 >= here.first.Sequence:
 		s.letGo(here.first)
@@ -93,6 +97,7 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
 // here is what is leased of all that was pending when the server was asked.
 type here struct {
 	count int
+	fresh int // of those, the ones that were delivered only once, that is to this source: nobody else can have settled them
 	first *Message
 	late  bool // more arrived since
 }
@@ -105,6 +110,9 @@ func (s *Source) pendingHere(asked, now time.Time) (h here) {
 			continue
 		}
 		h.count++
+		if m.Delivered == 1 {
+			h.fresh++
+		}
 		if h.first == nil || m.Sequence < h.first.Sequence {
 			h.first = m
 		}

@@ -250,6 +250,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		return // from a binding that was given up: the server delivers it again
 	}
 	now := time.Now()
+	s.inTouch(now)
 	l.lastHeard, l.heard, l.doubted = now, true, false
 	s.heard = now
 	l.open = max(l.open-1, 0)
@@ -359,6 +360,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		return
 	}
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
+	s.inTouch(l.lastHeard)
 	s.heard = l.lastHeard
 	switch {
 	case status == "100":

@@ -311,6 +311,7 @@ func (s *Source) confirmed(msg *nats.Msg) {
 		s.wake()
 		return
 	}
+	s.inTouch(time.Now())
 	s.release(m)
 	s.refill()
 }

@@ -19,7 +19,8 @@ import (
 type order struct {
 	next      uint64 // the number of the next delivery, if there is no gap
 	gathering bool
-	unsure    bool       // it is not known whom the durable is pinned to: after a change of connection or leader
+	unsure    bool       // it is not known whom the durable is pinned to: after a change of connection or leader, or a silence
+	heard     time.Time  // when something last came from the server, besides the answer to a look
 	held      []*Message // leased and not offered
 
 	// While it gathers.
@@ -80,6 +81,10 @@ func (s *Source) beginInOrder(m *Message) bool {
 		s.release(m)
 		s.scattered()
 		return false
+	}
+	if s.silent(time.Now()) {
+		s.unsettled()
+		s.lookToGather()
 	}
 	if s.anothers() && !s.order.unsure {
 		s.decide(m, handBack, time.Now())

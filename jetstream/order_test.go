@@ -140,6 +140,40 @@ func TestNothingOvertakesAnother(t *testing.T) {
 	b.eventually("everything is acked", b.settled)
 }
 
+// A verdict that another client sends late, over a message that is leased here by then, is not taken for one over a message that the other
+// still has.
+func TestLateVerdictOfAnother(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(3)
+	cons, err := b.js.CreateConsumer(b.ctx, "S", natsjs.ConsumerConfig{Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, AckWait: 30 * time.Second, MaxAckPending: 1000, MaxDeliver: -1})
+	b.must(cons, err)
+	var theirs []natsjs.Msg
+	for range 3 {
+		m, err := cons.Next()
+		b.must(m, err)
+		theirs = append(theirs, m)
+	}
+	cfg := b.ordered()
+	cfg.AckWait = 30 * time.Second
+	b.run(cfg)
+	b.must(nil, theirs[1].Nak())
+	b.must(nil, theirs[2].Nak())
+	b.eventually("two are leased", func() bool { return b.source.Leased() == 2 })
+	b.must(b.nc.Request(theirs[2].Reply(), []byte("+ACK"), 5*time.Second))
+	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+	defer cancel()
+	if m := b.source.Take(ctx); m != nil {
+		t.Fatalf("%d was offered", m.Sequence)
+	}
+	b.must(nil, theirs[0].DoubleAck(b.ctx))
+	m := b.takeAll()
+	if m.Sequence != 2 {
+		t.Fatalf("%d came", m.Sequence)
+	}
+	m.Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
 // The durable stays pinned to a source that waits, or that has all it may lease.
 func TestPinIsRenewed(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
