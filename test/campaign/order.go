@@ -89,8 +89,10 @@ func (k *checker) queuedAs(m message, q *queued) bool {
 
 // doneAt is when a message was first accepted by the app, or stored in the DLQ.
 func (k *checker) doneAt(index int) (done time.Time) {
-	if c := k.accepted(index); c != nil {
-		done = c.ended
+	for _, c := range k.byIndex[index] {
+		if c.given && c.reply.accepts() && (done.IsZero() || c.ended.Before(done)) {
+			done = c.ended
+		}
 	}
 	for _, e := range k.dead[index] {
 		if done.IsZero() || e.stored.Before(done) {
