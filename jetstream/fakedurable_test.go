@@ -80,6 +80,11 @@ func (d *fakeDurable) restart(away time.Duration) {
 	time.Sleep(away)
 	d.mu.Lock()
 	d.waiting, d.pin, d.queue = nil, "", nil
+	for p := d.pending[d.sequence]; d.pinned && p != nil && p.deliveries == 1 && d.random.IntN(2) == 0; p = d.pending[d.sequence] {
+		delete(d.pending, d.sequence) // the new leader was not told of this delivery
+		d.sequence--
+		d.number--
+	}
 	for _, p := range d.pending {
 		p.queued = false
 		p.deadline = time.Now().Add(d.ackWait)

@@ -19,6 +19,7 @@ type fakeWire struct {
 
 	mu      sync.Mutex
 	cut     bool
+	cutAt   time.Time
 	stalled bool
 	conn    net.Conn
 	out     chan []byte
@@ -47,7 +48,9 @@ func (w *fakeWire) Dial(string, string) (net.Conn, error) {
 func (w *fakeWire) set(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cut = cut
+	if w.cut = cut; cut {
+		w.cutAt = time.Now()
+	}
 	if w.conn != nil && cut {
 		w.conn.Close()
 		close(w.out)
@@ -61,10 +64,11 @@ func (w *fakeWire) stall(yes bool) {
 	w.stalled = yes
 }
 
-func (w *fakeWire) isStalled() bool {
+// isApart reports whether the client is stalled, or was cut off at this very moment: it cannot know yet.
+func (w *fakeWire) isApart() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stalled
+	return w.stalled || time.Since(w.cutAt) < time.Millisecond
 }
 
 // flows waits while the way is stalled.

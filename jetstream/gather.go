@@ -20,7 +20,7 @@ func (o *order) arrived(number uint64) (gap bool) {
 
 // begin is told what the server says of the durable when it is bound.
 func (o *order) begin(info *natsjs.ConsumerInfo) {
-	*o = order{released: o.released, unpinned: o.unpinned, next: info.Delivered.Consumer + 1}
+	*o = order{same: o.same, released: o.released, unpinned: o.unpinned, next: info.Delivered.Consumer + 1}
 	if info.NumAckPending > 0 {
 		o.scatter()
 	}
@@ -77,7 +77,7 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
 	}
 	s.settlePin(info)
 	s.dropSettled(info, asked)
-	here := s.pendingHere(asked, now)
+	here := s.pendingHere(info.Delivered.Stream, asked, now)
 	switch {
 	case s.anothers():
 		s.returnHeld()
@@ -102,11 +102,12 @@ type here struct {
 	late  bool // more arrived since
 }
 
-// pendingHere counts what is leased and undecided: what a verdict was sent for may be off the server's books already.
-func (s *Source) pendingHere(asked, now time.Time) (h here) {
+// pendingHere counts what is leased and undecided: what a verdict was sent for may be off the server's books already. What is above the last
+// one delivered, as the server says, was delivered by a leader that could not tell the others any more: the new one does not know of it.
+func (s *Source) pendingHere(delivered uint64, asked, now time.Time) (h here) {
 	for _, m := range s.leases {
 		h.late = h.late || m.arrivedAt.After(asked)
-		if m.verdict != "" || m.arrivedAt.After(asked) || m.settled || s.expired(m, now) {
+		if m.verdict != "" || m.arrivedAt.After(asked) || m.settled || s.expired(m, now) || m.Sequence > delivered {
 			continue
 		}
 		h.count++

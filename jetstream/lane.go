@@ -277,6 +277,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source = s
 	s.counted++
 	m.arrivedAt = m.touchedAt
+	m.touchedAt = s.sentAfter(m.arrivedAt)
 	if s.order != nil && s.order.arrived(seq) {
 		s.scattered()
 		s.lookToGather()

@@ -21,22 +21,25 @@ type order struct {
 	gathering bool
 	unsure    bool       // it is not known whom the durable is pinned to: after a change of connection or leader, or a silence
 	heard     time.Time  // when something last came from the server, besides the answer to a look
+	quiet     time.Time  // since when nothing came, while that makes it unsure
 	held      []*Message // leased and not offered
+	behind    []*Message // leased and not begun, since an earlier one of their key is leased
 
 	// While it gathers.
 	since  time.Time // when it began
 	looked time.Time
 	room   room
 
+	same     func(a, b *Message) bool
 	released func(*Message) *Message
 	unpinned func()
 }
 
-// Tell sets who is told of two things, on a source that keeps order: that the lease of a message ended, for whatever reason, which returns the
+// Tell sets what the source has to know to keep order: whether two messages have the same key; and who is told of two things: that the lease of a message ended, for whatever reason, which returns the
 // message that is to be offered next, if there is one that waited for it; and that the durable is another's, so that what waits for another try is to be begun now: Begin hands it back.
-// Neither must call the source. It is called before Run.
-func (s *Source) Tell(released func(*Message) *Message, unpinned func()) {
-	s.order.released, s.order.unpinned = released, unpinned
+// None of them must call the source. It is called before Run.
+func (s *Source) Tell(same func(a, b *Message) bool, released func(*Message) *Message, unpinned func()) {
+	s.order.same, s.order.released, s.order.unpinned = same, released, unpinned
 }
 
 // Take waits for a message, as Next does, and leaves it to Begin to begin it.
@@ -82,10 +85,7 @@ func (s *Source) beginInOrder(m *Message) bool {
 		s.scattered()
 		return false
 	}
-	if s.silent(time.Now()) {
-		s.unsettled()
-		s.lookToGather()
-	}
+	s.heedSilence(time.Now())
 	if s.anothers() && !s.order.unsure {
 		s.decide(m, handBack, time.Now())
 		return false
@@ -94,9 +94,27 @@ func (s *Source) beginInOrder(m *Message) bool {
 		s.order.held = append(s.order.held, m)
 		return false
 	}
+	if s.overtakes(m) {
+		s.order.behind = append(s.order.behind, m)
+		return false
+	}
 	m.started = true
 	s.refill()
 	return true
+}
+
+// overtakes reports whether an earlier message of the same key is leased. What came to its turn just when earlier ones were gathered must not be
+// begun before them.
+func (s *Source) overtakes(m *Message) bool {
+	if s.order.same == nil {
+		return false
+	}
+	for _, other := range s.leases {
+		if other.Sequence < m.Sequence && s.order.same(other, m) {
+			return true
+		}
+	}
+	return false
 }
 
 // hold puts a message off until the next look at the durable, and so all that are not begun: they must not overtake it.
@@ -120,6 +138,14 @@ func (s *Source) passTurn(m *Message) {
 	}
 	if next := o.released(m); next != nil {
 		s.offerNext(next)
+	}
+	if s.order == nil {
+		return
+	}
+	behind := o.behind
+	o.behind = nil
+	for _, m := range behind {
+		s.offerNext(m)
 	}
 }
 
@@ -152,10 +178,14 @@ func (s *Source) Survived() {
 func (s *Source) takeHeld() *Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.order == nil || len(s.order.held) == 0 {
+	if s.order == nil {
 		return nil
 	}
-	m := s.order.held[0]
-	s.order.held = s.order.held[1:]
-	return m
+	held := append(s.order.held, s.order.behind...)
+	s.order.held, s.order.behind = nil, nil
+	if len(held) == 0 {
+		return nil
+	}
+	s.order.held = held[1:]
+	return held[0]
 }

@@ -174,6 +174,30 @@ func TestLateVerdictOfAnother(t *testing.T) {
 	b.eventually("everything is acked", b.settled)
 }
 
+// A message that came to its turn while an earlier one of its key was held back does not begin before that one.
+func TestNothingBeginsBeforeALeasedOne(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(2)
+	cfg := b.ordered()
+	b.prepare = func(s *Source) {
+		s.Tell(func(*Message, *Message) bool { return true }, func(*Message) *Message { return nil }, func() {})
+	}
+	b.run(cfg)
+	one, two := b.source.Take(b.ctx), b.source.Take(b.ctx)
+	if b.source.Begin(b.ctx, two) {
+		t.Fatal("the second one began")
+	}
+	if !b.source.Begin(b.ctx, one) {
+		t.Fatal("the first one did not begin")
+	}
+	one.Ack()
+	if m := b.takeAll(); m != two {
+		t.Fatalf("%d came", m.Sequence)
+	}
+	two.Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
 // The durable stays pinned to a source that waits, or that has all it may lease.
 func TestPinIsRenewed(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})

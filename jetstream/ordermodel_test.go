@@ -117,7 +117,7 @@ func (c *orderClient) start() error {
 		return err
 	}
 	c.source = NewSource(c.conn, c.w.cfg, c.conn.log)
-	c.source.Tell(c.released, c.unpinned)
+	c.source.Tell(func(a, b *Message) bool { return a.Subject == b.Subject }, c.released, c.unpinned)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.ended.Go(func() { _ = c.source.Run(c.ctx) })
 	c.source.Pull(PullAll)
@@ -326,13 +326,16 @@ func (w *orderWorld) begin(c *orderClient, m *Message) *attempted {
 	if dead {
 		return nil
 	}
-	a := &attempted{client: c.number, key: m.Subject, seq: m.Sequence, begun: time.Now(), apart: c.wire.isStalled()}
+	a := &attempted{client: c.number, key: m.Subject, seq: m.Sequence, begun: time.Now(), apart: c.wire.isApart()}
 	for _, other := range w.calls {
 		if other.key != a.key {
 			continue
 		}
 		if other.seq > a.seq && !a.apart {
 			w.broken("%d was called by %d after %d by %d", a.seq, a.client, other.seq, other.client)
+		}
+		if !w.durable.pinned && w.again(other) {
+			continue // a verdict over the first call that came after the ack wait lets the first client go on
 		}
 		if other.ended.IsZero() && (other.client == a.client || !other.disturbed && !other.apart && !a.apart) {
 			w.broken("%d was called by %d while %d was in work at %d", a.seq, a.client, other.seq, other.client)
@@ -345,6 +348,11 @@ func (w *orderWorld) begin(c *orderClient, m *Message) *attempted {
 	}
 	w.calls = append(w.calls, a)
 	return a
+}
+
+// again reports whether a call is of a message that was accepted before it.
+func (w *orderWorld) again(a *attempted) bool {
+	return slices.ContainsFunc(w.calls, func(b *attempted) bool { return b.seq == a.seq && b.accepted && b.begun.Before(a.begun) })
 }
 
 func (w *orderWorld) broken(format string, args ...any) {

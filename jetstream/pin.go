@@ -115,11 +115,24 @@ func (s *Source) inTouch(now time.Time) {
 	if s.order == nil || s.bound == nil {
 		return
 	}
+	s.heedSilence(now)
+	s.order.heard = now
+}
+
+func (s *Source) heedSilence(now time.Time) {
 	if s.silent(now) {
+		s.order.quiet = later(s.order.heard, s.evidence)
 		s.unsettled()
 		s.lookToGather()
 	}
-	s.order.heard = now
+}
+
+// sentAfter is a time after which the server sent what arrives now: what comes after a silence may have waited on its way.
+func (s *Source) sentAfter(now time.Time) time.Time {
+	if s.order == nil || s.order.quiet.IsZero() {
+		return now
+	}
+	return s.order.quiet
 }
 
 // settlePin is told, while gathering, what the server says of the durable: whether it is pinned to this source. If so, what was begun before goes on.
@@ -131,7 +144,7 @@ func (s *Source) settlePin(info *natsjs.ConsumerInfo) {
 	if !o.unsure {
 		return
 	}
-	o.unsure = false
+	o.unsure, o.quiet = false, time.Time{}
 	var held []*Message
 	for _, m := range o.held {
 		if m.started || m.first {

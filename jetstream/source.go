@@ -475,7 +475,7 @@ func (s *Source) shut() {
 	}
 	s.held = nil
 	if s.order != nil {
-		s.order.held = nil
+		s.order.held, s.order.behind = nil, nil
 	}
 	for _, m := range s.leases {
 		s.release(m)

@@ -44,7 +44,7 @@ func newOrder(by string, source *jetstream.Source) *order {
 		source: source, by: key, timers: map[*jetstream.Message]*time.Timer{},
 		turns: newTurns[orderKey](func(m *jetstream.Message) uint64 { return m.Sequence }),
 	}
-	source.Tell(o.released, o.hurry)
+	source.Tell(func(a, b *jetstream.Message) bool { return key(a) == key(b) }, o.released, o.hurry)
 	return o
 }
 
