@@ -66,9 +66,13 @@ func TestOrderOverEdits(t *testing.T) {
 	w.running(ordered("subject"))
 	w.publishKeys(4, 40)
 	for i, edit := range []func(c *natsjs.ConsumerConfig){
-		func(c *natsjs.ConsumerConfig) { c.FilterSubjects = []string{"orders.k0", "orders.k1", "orders.k2", "orders.k3"} },
+		func(c *natsjs.ConsumerConfig) {
+			c.FilterSubjects = []string{"orders.k0", "orders.k1", "orders.k2", "orders.k3"}
+		},
 		func(c *natsjs.ConsumerConfig) { c.MaxAckPending = 3 },
-		func(c *natsjs.ConsumerConfig) { c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = natsjs.PriorityPolicyNone, nil, 0 },
+		func(c *natsjs.ConsumerConfig) {
+			c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = natsjs.PriorityPolicyNone, nil, 0
+		},
 		func(c *natsjs.ConsumerConfig) {
 			c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = natsjs.PriorityPolicyPinned, []string{"other"}, time.Second
 		},
@@ -94,7 +98,7 @@ func TestOrderOfManyKeys(t *testing.T) {
 	for i := range keys {
 		w.publish(fmt.Sprint("orders.k", i), "x")
 	}
-	w.running(ordered("subject", func(c *config.Consumer) { c.Concurrency, c.Prefetch = 4, most - 4 }))
+	w.running(ordered("subject", func(c *config.Consumer) { c.Concurrency, c.Prefetch = 4, most-4 }))
 	for !w.done() {
 		if n := w.consumer(durable).NumAckPending; n > most {
 			t.Fatalf("%d are leased", n)
