@@ -87,8 +87,10 @@ func play(seed uint64, pinned bool, clients int, events []mishap) (wrong []strin
 		wrong = append(wrong, "not everything is settled: "+w.durable.state())
 	}
 	for _, c := range w.clients {
+		c.wire.stall(false)
 		c.kill()
 	}
+	time.Sleep(2 * stallStep) // until all of the wires is over: a bubble's time stops with its test
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.wrong) > 0 || len(wrong) > 0 {

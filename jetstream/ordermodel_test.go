@@ -149,8 +149,10 @@ func (c *orderClient) kill() {
 func (c *orderClient) end() {
 	c.cancel()
 	c.ended.Wait()
-	c.conn.end()
 	c.conn.Close()
+	c.conn.mu.Lock()
+	c.conn.end()
+	c.conn.mu.Unlock()
 	c.source = nil
 	c.wire.set(true)
 }
