@@ -71,6 +71,9 @@ func startSidecar(binary string, t target) (*process, error) {
 	if t.Dedupe != "" {
 		env["CONSUMERS_0_DEDUPE_STORE"] = t.Dedupe
 	}
+	if t.Order != "" {
+		env["CONSUMERS_0_ORDER"] = t.Order
+	}
 	all := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "SIDECAR_") })
 	for key, value := range env {
 		all = append(all, "SIDECAR_"+key+"="+value)

@@ -60,7 +60,7 @@ func (w *world) measure(ctx context.Context, f forwarder, c benchCase) (m measur
 		if c.Kind == throughput {
 			filled = c.Messages - 1 // the last one begins the run
 		}
-		if err := w.stream(ctx, filled, c.Size, c.Kind == throughput); err != nil {
+		if err := w.stream(ctx, filled, c); err != nil {
 			return m, fmt.Errorf("making the stream: %w", err)
 		}
 	}

@@ -25,7 +25,9 @@ type benchCase struct {
 	Fail        float64       `json:"fail"`  // per cent of requests answered 503
 	Ack         string        `json:"ack,omitempty"`
 	Dedupe      string        `json:"dedupe,omitempty"`
-	RoundTrip   time.Duration `json:"round_trip"` // to NATS, in addition
+	Order       string        `json:"order,omitempty"`
+	Keys        int           `json:"keys,omitempty"` // subjects of the messages, one after the other; 0 is one
+	RoundTrip   time.Duration `json:"round_trip"`     // to NATS, in addition
 	Rate        int           `json:"rate,omitempty"`
 	Messages    int           `json:"messages"`
 	Time        time.Duration `json:"time,omitempty"` // of an idle run
@@ -124,6 +126,9 @@ var always = []func(*benchCase){
 	func(c *benchCase) { c.Ack, c.Own = "async", true },
 	func(c *benchCase) { c.Dedupe, c.Own = "off", true },
 	func(c *benchCase) { c.Dedupe, c.Own = "kv", true },
+	func(c *benchCase) { c.Order, c.Keys, c.Own = "subject", 10000, true },
+	func(c *benchCase) { c.Order, c.Keys, c.Own = "subject", 100, true },
+	func(c *benchCase) { c.Order, c.Concurrency, c.Own = "stream", 1, true },
 }
 
 // chosen is whether the command line says what the cases are.
@@ -181,6 +186,12 @@ func (c benchCase) title() string {
 	}
 	if c.Dedupe != "" {
 		name += ", dedupe " + c.Dedupe
+	}
+	if c.Order != "" {
+		name += ", order " + c.Order
+	}
+	if c.Keys > 0 {
+		name += fmt.Sprintf(", %d keys", c.Keys)
 	}
 	return name
 }

@@ -37,6 +37,7 @@ type world struct {
 	app     *process
 	nc      *nats.Conn
 	js      natsjs.JetStream
+	keys    int // that the messages of the present stream have
 }
 
 // newWorld builds the sidecar, and starts the server and the app.
@@ -83,8 +84,8 @@ func (w *world) close() {
 	_ = os.RemoveAll(w.dir)
 }
 
-// stream makes the stream anew, with a durable that is served at once or only when it is resumed.
-func (w *world) stream(ctx context.Context, messages, size int, paused bool) error {
+// stream makes the stream anew, with a durable that is served at once or, to be drained, only when it is resumed.
+func (w *world) stream(ctx context.Context, messages int, c benchCase) error {
 	if err := w.js.DeleteStream(ctx, streamName); err != nil && !errors.Is(err, natsjs.ErrStreamNotFound) {
 		return err
 	}
@@ -94,15 +95,19 @@ func (w *world) stream(ctx context.Context, messages, size int, paused bool) err
 			return err
 		}
 	}
-	if _, err := w.js.CreateStream(ctx, natsjs.StreamConfig{Name: streamName, Subjects: []string{subject}, Storage: natsjs.FileStorage}); err != nil {
+	if _, err := w.js.CreateStream(ctx, natsjs.StreamConfig{Name: streamName, Subjects: []string{subject, subject + ".*"}, Storage: natsjs.FileStorage}); err != nil {
 		return err
 	}
-	body := make([]byte, size)
+	w.keys = c.Keys
+	body := make([]byte, c.Size)
 	if err := w.publish(ctx, messages, func(int) ([]byte, error) { return body, nil }); err != nil {
 		return err
 	}
 	cfg := natsjs.ConsumerConfig{Durable: durableName, AckPolicy: natsjs.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: maxAckPending}
-	if paused {
+	if c.Order != "" { // as the sidecar makes it
+		cfg.PriorityPolicy, cfg.PriorityGroups, cfg.PinnedTTL = natsjs.PriorityPolicyPinned, []string{"sidecar"}, 3*time.Second
+	}
+	if c.Kind == throughput {
 		until := time.Now().Add(time.Hour)
 		cfg.PauseUntil = &until
 	}
@@ -157,7 +162,7 @@ func (w *world) publish(ctx context.Context, messages int, body func(i int) ([]b
 		if err != nil {
 			return err
 		}
-		one, err := w.js.PublishAsync(subject, b)
+		one, err := w.js.PublishAsync(w.subjectOf(i), b)
 		if err != nil {
 			return err
 		}
@@ -169,6 +174,14 @@ func (w *world) publish(ctx context.Context, messages int, body func(i int) ([]b
 		}
 	}
 	return nil
+}
+
+// subjectOf is the subject of a message: its key, where there are keys.
+func (w *world) subjectOf(i int) string {
+	if w.keys == 0 {
+		return subject
+	}
+	return subject + "." + strconv.Itoa(i%w.keys)
 }
 
 // publishAt stores messages at a rate; each says when it was sent.

@@ -179,7 +179,8 @@ func startText(c natsjs.ConsumerConfig) string {
 // update changes what differs and may be changed: everything but where the durable started.
 func (s *Source) update(ctx context.Context, info *natsjs.ConsumerInfo) (*natsjs.ConsumerInfo, error) {
 	pin := s.cfg.Ordered && pinned(info.Config) == "" && !s.conn.olderThan(2, 11)
-	if len(changeable(Differences(info.Config, s.cfg))) == 0 && !pin || refusal(info) != "" {
+	unpin := !s.cfg.Ordered && pinned(info.Config) == pinGroup
+	if len(changeable(Differences(info.Config, s.cfg))) == 0 && !pin && !unpin || refusal(info) != "" {
 		return info, nil
 	}
 	want, w := info.Config, s.wanted()
@@ -190,6 +191,9 @@ func (s *Source) update(ctx context.Context, info *natsjs.ConsumerInfo) (*natsjs
 	}
 	if pinned(w) != "" && pinned(want) == "" {
 		want.PriorityPolicy, want.PriorityGroups, want.PinnedTTL = w.PriorityPolicy, w.PriorityGroups, w.PinnedTTL
+	}
+	if unpin {
+		want.PriorityPolicy, want.PriorityGroups, want.PinnedTTL = natsjs.PriorityPolicyNone, nil, 0
 	}
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
@@ -272,6 +276,9 @@ func (s *Source) warnings(b *binding) []string {
 	}
 	if w := s.conn.unpinned(s.cfg, b.info.Config); w != "" {
 		ws = append(ws, w)
+	}
+	if !s.cfg.Ordered && s.due == nil && pinned(b.info.Config) != "" {
+		ws = append(ws, "it is pinned to one client at a time (priority group "+pinned(b.info.Config)+"): of several sidecars one works; manage: update takes the sidecar's own group away where there is no order")
 	}
 	for _, f := range b.unmatched {
 		ws = append(ws, "its filter subject "+f+" matches none of the stream's subjects: nothing will come")

@@ -96,13 +96,12 @@ func (s *Source) refill() {
 func (s *Source) wants() int {
 	coming, lost := s.expected()
 	free := s.width - len(s.leases) - coming - lost
-	if s.order != nil && s.order.gathering {
+	switch {
+	case s.order != nil && s.order.gathering:
 		return s.gatherBatch(free, coming, time.Now())
-	}
-	if s.pulling == PullOne {
-		if coming > 0 || s.anyFresh() || s.due != nil && len(s.leases) > 0 || len(s.leases) >= s.cfg.Concurrency {
-			return 0
-		}
+	case s.pulling == PullOne && !s.wantsOne(coming):
+		return 0
+	case s.pulling == PullOne:
 		free = min(free, 1)
 	}
 	enough := max(s.width/8, min(s.cfg.Prefetch/2, enoughToAsk), 1)
@@ -110,6 +109,14 @@ func (s *Source) wants() int {
 		return 0
 	}
 	return free
+}
+
+// wantsOne reports whether a message is missing to try a failing app with.
+func (s *Source) wantsOne(coming int) bool {
+	if coming > 0 || len(s.leases) >= s.cfg.Concurrency {
+		return false
+	}
+	return !s.anyFresh() && (s.due == nil || len(s.leases) == 0)
 }
 
 // anyFresh reports whether a message is leased that was not tried before.
@@ -243,6 +250,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		return // from a binding that was given up: the server delivers it again
 	}
 	now := time.Now()
+	s.inTouch(now)
 	l.lastHeard, l.heard, l.doubted = now, true, false
 	s.heard = now
 	l.open = max(l.open-1, 0)
@@ -269,6 +277,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source = s
 	s.counted++
 	m.arrivedAt = m.touchedAt
+	m.touchedAt = s.sentAfter(m.arrivedAt)
 	if s.order != nil && s.order.arrived(seq) {
 		s.scattered()
 		s.lookToGather()
@@ -352,6 +361,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		return
 	}
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
+	s.inTouch(l.lastHeard)
 	s.heard = l.lastHeard
 	switch {
 	case status == "100":

@@ -26,7 +26,7 @@ func (r *retries) turn() {
 	case held == 0 && r.pulls() == PullNothing:
 		r.main.lend(0, 0)
 	}
-	r.follow(active && r.main.within())
+	r.follow(active && r.main.within() && r.mayServe())
 }
 
 // follow lets the retry stream be pulled from as the stream is.

@@ -311,6 +311,7 @@ func (s *Source) confirmed(msg *nats.Msg) {
 		s.wake()
 		return
 	}
+	s.inTouch(time.Now())
 	s.release(m)
 	s.refill()
 }
@@ -406,11 +407,7 @@ func (s *Source) release(m *Message) {
 	}
 	s.bytes -= m.size
 	s.lookToGather()
-	if s.order != nil && s.order.released != nil {
-		if next := s.order.released(m); next != nil {
-			s.offerNext(next)
-		}
-	}
+	s.passTurn(m)
 	if _, ok := s.settling[m]; ok {
 		delete(s.settling, m)
 		if len(s.settling) == 0 {

@@ -26,7 +26,7 @@ func (b *bench) takeAll() *Message {
 	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
 	defer cancel()
 	for m := b.source.Take(ctx); m != nil; m = b.source.Take(ctx) {
-		if b.source.Begin(m) {
+		if b.source.Begin(ctx, m) {
 			return m
 		}
 	}
@@ -137,6 +137,64 @@ func TestNothingOvertakesAnother(t *testing.T) {
 		}
 		m.Ack()
 	}
+	b.eventually("everything is acked", b.settled)
+}
+
+// A verdict that another client sends late, over a message that is leased here by then, is not taken for one over a message that the other
+// still has.
+func TestLateVerdictOfAnother(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(3)
+	cons, err := b.js.CreateConsumer(b.ctx, "S", natsjs.ConsumerConfig{Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, AckWait: 30 * time.Second, MaxAckPending: 1000, MaxDeliver: -1})
+	b.must(cons, err)
+	var theirs []natsjs.Msg
+	for range 3 {
+		m, err := cons.Next()
+		b.must(m, err)
+		theirs = append(theirs, m)
+	}
+	cfg := b.ordered()
+	cfg.AckWait = 30 * time.Second
+	b.run(cfg)
+	b.must(nil, theirs[1].Nak())
+	b.must(nil, theirs[2].Nak())
+	b.eventually("two are leased", func() bool { return b.source.Leased() == 2 })
+	b.must(b.nc.Request(theirs[2].Reply(), []byte("+ACK"), 5*time.Second))
+	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+	defer cancel()
+	if m := b.source.Take(ctx); m != nil {
+		t.Fatalf("%d was offered", m.Sequence)
+	}
+	b.must(nil, theirs[0].DoubleAck(b.ctx))
+	m := b.takeAll()
+	if m.Sequence != 2 {
+		t.Fatalf("%d came", m.Sequence)
+	}
+	m.Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
+// A message that came to its turn while an earlier one of its key was held back does not begin before that one.
+func TestNothingBeginsBeforeALeasedOne(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(2)
+	cfg := b.ordered()
+	b.prepare = func(s *Source) {
+		s.Tell(func(*Message, *Message) bool { return true }, func(*Message) *Message { return nil }, func() {})
+	}
+	b.run(cfg)
+	one, two := b.source.Take(b.ctx), b.source.Take(b.ctx)
+	if b.source.Begin(b.ctx, two) {
+		t.Fatal("the second one began")
+	}
+	if !b.source.Begin(b.ctx, one) {
+		t.Fatal("the first one did not begin")
+	}
+	one.Ack()
+	if m := b.takeAll(); m != two {
+		t.Fatalf("%d came", m.Sequence)
+	}
+	two.Ack()
 	b.eventually("everything is acked", b.settled)
 }
 

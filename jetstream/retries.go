@@ -89,7 +89,7 @@ func newRetries(main *Source) *retries {
 	r := &retries{
 		main: main, hash: hex.EncodeToString(sum.Sum(nil)), log: main.log.With(slog.String("for", "retry stream")),
 		jobs: make(chan *retryJob, 2*main.cfg.Concurrency+2*main.cfg.Prefetch), wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		used: main.cfg.RetryStream.Enabled && main.limit() > 1,
+		used: main.cfg.RetryStream.Enabled && !main.cfg.Ordered && main.limit() > 1,
 	}
 	share := max((main.cfg.Concurrency+main.cfg.Prefetch)/4, 1)
 	r.source = NewSource(main.conn, ConsumerConfig{

@@ -56,33 +56,44 @@ func (s *Source) Moved(ctx context.Context, m *Message) (bool, error) {
 }
 
 // superseded reports whether a delivery is to be acked without a call, because something was stored about its message later:
-// it was moved, or it is done. If that is not known now, the delivery is put off, still leased. A copy is always looked up: a
-// durable that was made anew or lost state in a crash counts from one again, and a server that was killed can bring a copy twice.
+// it was moved, or it is done. If that is not known now, the delivery is put off, still leased.
 func (r *retries) superseded(ctx context.Context, m *Message) (yes bool) {
-	if m.source == r.main && !r.main.again(m) || r.empty.Load() || r.main.conn.olderThan(2, 12) {
+	if !r.asks(m) {
 		return false
 	}
 	if r.isBlind() {
 		r.putOff(m)
 		return true
 	}
-	last, err := r.last(ctx, m)
+	over, err := r.isOver(ctx, m)
 	switch {
 	case ctx.Err() != nil:
 		r.putOff(m) // stopping: it is handed back
 	case err != nil:
-		r.main.conn.complain("retry look "+r.hash, "it is not known whether a message waits in the retry stream, asking on",
-			slog.String("stream", r.main.cfg.Stream), slog.String("consumer", r.main.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
-		r.mu.Lock()
-		r.blind = time.Now().Add(blindFor)
-		r.mu.Unlock()
+		r.blindUntil(time.Now().Add(blindFor))
 		r.putOff(m)
-	case m.source == r.main && last == 0, m.source == r.source && last <= m.lease:
+	case !over:
 		return false
 	default:
 		m.source.settle(m, "+ACK")
 	}
 	return true
+}
+
+// asks reports whether it must be looked up what was stored about a delivery's message. A copy is always looked up: a durable that
+// was made anew or lost state in a crash counts from one again, and a server that was killed can bring a copy twice.
+func (r *retries) asks(m *Message) bool {
+	return (m.source != r.main || r.main.again(m)) && !r.empty.Load() && !r.main.conn.olderThan(2, 12)
+}
+
+// isOver looks up whether something was stored about a message after what was delivered.
+func (r *retries) isOver(ctx context.Context, m *Message) (bool, error) {
+	last, err := r.last(ctx, m)
+	if err != nil && ctx.Err() == nil {
+		r.main.conn.complain("retry look "+r.hash, "it is not known whether a message waits in the retry stream, asking on",
+			slog.String("stream", r.main.cfg.Stream), slog.String("consumer", r.main.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
+	}
+	return m.source == r.main && last > 0 || m.source == r.source && last > m.lease, err
 }
 
 // remain reports whether messages wait in the retry stream although none are moved there any more: it was turned off since, or
@@ -96,7 +107,7 @@ func (r *retries) remain(ctx context.Context) bool {
 		switch {
 		case m != nil:
 			r.empty.Store(false)
-			r.log.Warn("messages wait in the retry stream, which is not used any more: they are served until none is left", slog.String("retry_stream", RetryStream))
+			r.sayLeft()
 			return true
 		case err != nil && !errors.Is(err, ErrStreamNotFound):
 			r.barred = r.main.conn.denied(r.main.conn.prefix + "STREAM.MSG.GET." + RetryStream)
@@ -108,10 +119,26 @@ func (r *retries) remain(ctx context.Context) bool {
 	return false
 }
 
+// sayLeft says once that messages are left in the retry stream.
+func (r *retries) sayLeft() {
+	if r.main.order != nil {
+		r.log.Warn("messages wait in the retry stream from before there was an order: they are served beside the others, each in turn with those of its key, until none is left",
+			slog.String("retry_stream", RetryStream))
+		return
+	}
+	r.log.Warn("messages wait in the retry stream, which is not used any more: they are served until none is left", slog.String("retry_stream", RetryStream))
+}
+
 func (r *retries) isBlind() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Now().Before(r.blind)
+}
+
+func (r *retries) blindUntil(then time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blind = later(r.blind, then)
 }
 
 func (r *retries) putOff(m *Message) {

@@ -120,7 +120,8 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 	s.touched.init()
 	if cfg.Ordered {
 		s.order = &order{}
-	} else if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
+	}
+	if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
 	}
 	s.status.Store(&Status{Detail: "starting"})
@@ -186,7 +187,9 @@ func (s *Source) TakeReady() *Message {
 	default:
 	}
 	if s.retries != nil {
-		return s.retries.takeReady()
+		if m := s.retries.takeReady(); m != nil {
+			return m
+		}
 	}
 	return s.takeHeld()
 }
@@ -470,7 +473,7 @@ func (s *Source) shut() {
 	}
 	s.held = nil
 	if s.order != nil {
-		s.order.held = nil
+		s.order.held, s.order.behind = nil, nil
 	}
 	for _, m := range s.leases {
 		s.release(m)

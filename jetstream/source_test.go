@@ -17,16 +17,17 @@ import (
 
 // bench is a server, a client of it, and a source under test.
 type bench struct {
-	t      *testing.T
-	ctx    context.Context
-	opts   *server.Options
-	server *server.Server
-	nc     *nats.Conn
-	js     natsjs.JetStream
-	conn   *Conn
-	source *Source
-	stop   func()
-	short  time.Duration // how long its pull requests wait; 0: as long as ever
+	t       *testing.T
+	ctx     context.Context
+	opts    *server.Options
+	server  *server.Server
+	nc      *nats.Conn
+	js      natsjs.JetStream
+	conn    *Conn
+	source  *Source
+	stop    func()
+	short   time.Duration // how long its pull requests wait; 0: as long as ever
+	prepare func(*Source) // before it runs
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -97,6 +98,9 @@ func (b *bench) run(cfg ConsumerConfig) {
 	b.source = NewSource(b.conn, cfg, quiet())
 	if b.short > 0 {
 		b.source.expires = b.short
+	}
+	if b.prepare != nil {
+		b.prepare(b.source)
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	var done sync.WaitGroup

@@ -44,7 +44,7 @@ func newOrder(by string, source *jetstream.Source) *order {
 		source: source, by: key, timers: map[*jetstream.Message]*time.Timer{},
 		turns: newTurns[orderKey](func(m *jetstream.Message) uint64 { return m.Sequence }),
 	}
-	source.Tell(o.released, o.hurry)
+	source.Tell(func(a, b *jetstream.Message) bool { return key(a) == key(b) }, o.released, o.hurry)
 	return o
 }
 
@@ -73,7 +73,7 @@ func (o *order) take(ctx context.Context) *jetstream.Message {
 	o.next.Lock()
 	defer o.next.Unlock()
 	for m := o.source.Take(ctx); m != nil; m = o.source.Take(ctx) {
-		if o.join(m) && o.begin(m) {
+		if o.join(m) && o.begin(ctx, m) {
 			return m
 		}
 	}
@@ -87,8 +87,8 @@ func (o *order) join(m *jetstream.Message) bool {
 }
 
 // begin reports whether the message may be worked on. If not, it gives up its turn: the source offers it again, or its lease is lost.
-func (o *order) begin(m *jetstream.Message) bool {
-	if o.source.Begin(m) {
+func (o *order) begin(ctx context.Context, m *jetstream.Message) bool {
+	if o.source.Begin(ctx, m) {
 		return true
 	}
 	o.mu.Lock()

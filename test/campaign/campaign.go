@@ -120,7 +120,7 @@ func (c *campaign) open(ctx context.Context, sidecar string) error {
 		}
 		c.sidecars = append(c.sidecars, s)
 	}
-	c.pub = &publisher{seed: c.plan.Seed, js: c.js}
+	c.pub = &publisher{seed: c.plan.Seed, ordered: c.plan.Ordered, js: c.js}
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (c *campaign) rage(ctx context.Context, faults []fault, length time.Duratio
 			c.failed(s.start())
 		})
 	}
-	wg.Go(func() { c.pub.run(raging, rate) })
+	wg.Go(func() { c.pub.run(raging, c.plan.rate(rate)) })
 	for _, f := range faults {
 		wg.Go(func() {
 			if rest(raging, time.Until(begin.Add(f.At))) {

@@ -66,6 +66,7 @@ func check(h history) ([]breach, tally) {
 	k.cuts()
 	k.inFlight()
 	k.outages()
+	k.order()
 	return k.breaches, k.tally
 }
 

@@ -103,6 +103,25 @@ var mutants = []mutant{
 		dlqDenied, func(p plan) bool { return p.Crowded },
 		[]string{"none lost", "rejected messages are in the dlq"},
 	},
+	{
+		"passes the turn before the verdict", "internal/pipeline/order.go",
+		"\tif o.source.Begin(ctx, m) {\n",
+		"\tif o.source.Begin(ctx, m) {\n\t\to.mu.Lock()\n\t\tnext, ok := o.turns.leave(o.by(m), m)\n\t\to.mu.Unlock()\n\t\tif ok {\n\t\t\to.source.Requeue(next)\n\t\t}\n",
+		"", func(p plan) bool { return p.Ordered },
+		[]string{"one of a key at a time", "none overtakes"},
+	},
+	{
+		"passes the turn when the verdict is sent", "jetstream/message.go",
+		"\ts.settling[m] = struct{}{}\n", "\ts.settling[m] = struct{}{}\n\ts.passTurn(m)\n",
+		ackLost, func(p plan) bool { return p.Ordered },
+		[]string{"none comes again after a later one", "none overtakes"},
+	},
+	{
+		"does not gather", "jetstream/gather.go",
+		"\tif !o.gathering {\n", "\tif false {\n",
+		sidecarKill, func(p plan) bool { return p.Ordered },
+		[]string{"none overtakes", "none comes again after a later one"},
+	},
 }
 
 const (

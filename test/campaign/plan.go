@@ -76,6 +76,7 @@ type plan struct {
 	Shared     bool   // dedupe.store is kv, else memory
 	MaxDeliver uint64 // attempts
 	Crowded    bool   // few messages may be pending, and retries wait long: most wait in the retry stream
+	Ordered    bool   // order is subject
 	Steady     bool   // the first sidecar is never killed nor stopped
 	Faults     []fault
 }
@@ -92,6 +93,9 @@ func (p plan) String() string {
 	if p.Crowded {
 		text += ", crowded"
 	}
+	if p.Ordered {
+		text += ", ordered"
+	}
 	return text
 }
 
@@ -101,6 +105,14 @@ func (p plan) schedule() (initial, most time.Duration) {
 		return retryLong, retryLong
 	}
 	return retryInitial, retryMax
+}
+
+// rate is how many messages are published a second, of so many where nothing keeps an order.
+func (p plan) rate(most int) int {
+	if p.Ordered {
+		return max(most/calmer, 1)
+	}
+	return most
 }
 
 // shape is how often a kind comes, how long it lasts, and what it keeps other faults from touching meanwhile.
@@ -174,7 +186,7 @@ func lanesOf(what string, n int) []string {
 // newPlan is the plan of a seed: the same for the same seed and duration.
 func newPlan(seed uint64, duration time.Duration) plan {
 	r := rand.New(rand.NewPCG(seed, 0x6a65747369646563))
-	p := plan{Seed: seed, Duration: duration, Sidecars: 2 + r.IntN(2), WorkQueue: r.IntN(3) == 0, Shared: r.IntN(3) == 0, MaxDeliver: 4, Crowded: seed%4 == 2}
+	p := plan{Seed: seed, Duration: duration, Sidecars: 2 + r.IntN(2), WorkQueue: r.IntN(3) == 0, Shared: r.IntN(3) == 0, MaxDeliver: 4, Crowded: seed%4 == 2, Ordered: seed%4 == 3}
 	if r.IntN(4) == 0 {
 		p.MaxDeliver = 1 // an outage would bring every message to its limit
 	}

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -33,8 +32,9 @@ type message struct {
 
 // publisher publishes messages, each once.
 type publisher struct {
-	seed uint64
-	js   natsjs.JetStream
+	seed    uint64
+	ordered bool
+	js      natsjs.JetStream
 
 	quiet sync.RWMutex // held for writing while the stream is made anew
 
@@ -97,7 +97,11 @@ func (p *publisher) publish(choice func(seed uint64, index int) bool) {
 	if m.index >= mostMessages {
 		return
 	}
-	msg := &nats.Msg{Subject: fmt.Sprintf("orders.%s", natureOf(p.seed, m.index)), Data: bodyOf(p.seed, m.index), Header: nats.Header{}}
+	subject := "orders." + string(natureOf(p.seed, m.index))
+	if p.ordered {
+		subject = "orders." + keyOf(p.seed, m.index)
+	}
+	msg := &nats.Msg{Subject: subject, Data: bodyOf(p.seed, m.index), Header: nats.Header{}}
 	if id := idOf(p.seed, m.index); id != "" {
 		msg.Header.Set(natsjs.MsgIDHeader, id)
 	}

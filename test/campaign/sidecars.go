@@ -130,6 +130,10 @@ func (s *sidecar) environment(life *incarnation) []string {
 	if s.plan.Crowded {
 		pending = crowdPending
 	}
+	order := "none"
+	if s.plan.Ordered {
+		order = "subject"
+	}
 	const consumer = "SIDECAR_CONSUMERS_0_"
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -147,6 +151,7 @@ func (s *sidecar) environment(life *incarnation) []string {
 		consumer + "ACK_WAIT=" + ackWait.String(),
 		consumer + "CONCURRENCY=" + fmt.Sprint(concurrency),
 		consumer + "PREFETCH=" + fmt.Sprint(prefetch),
+		consumer + "ORDER=" + order,
 		consumer + "MAX_DELIVER=" + fmt.Sprint(s.plan.MaxDeliver),
 		consumer + "DEDUPE_STORE=" + store,
 		consumer + "RETRY_INITIAL=" + initial.String(),

@@ -1,0 +1,346 @@
+package jetstream
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// fakeDurable is a model of the server's side of one durable, as far as order is concerned: how deliveries are numbered, what is
+// pending, when it expires, in what order it is delivered again, and to whom. Messages lie in memory; their subjects are their keys.
+type fakeDurable struct {
+	ackWait time.Duration
+	pinned  bool
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	wires    []*fakeWire
+	created  time.Time
+	stream   []string // subjects, from sequence 1 on
+	sequence uint64   // last stream sequence delivered
+	number   uint64   // deliveries so far
+	pending  map[uint64]*pendingMessage
+	queue    []uint64 // to be delivered again
+	waiting  []*fakeRequest
+	pin      string
+	pinUntil time.Time
+	pins     int
+}
+
+type pendingMessage struct {
+	deadline   time.Time // when it expires, or its delay is over
+	queued     bool
+	deliveries int
+}
+
+type fakeRequest struct {
+	wire          *fakeWire
+	inbox         string
+	batch         int
+	id            string
+	until, beatAt time.Time
+}
+
+const fakePinTTL = 3 * time.Second
+
+func newFakeDurable(seed uint64, ackWait time.Duration, pinned bool) *fakeDurable {
+	return &fakeDurable{ackWait: ackWait, pinned: pinned, random: rand.New(rand.NewPCG(seed, 1)), created: time.Now(), pending: map[uint64]*pendingMessage{}}
+}
+
+// connect makes a client's way to the model.
+func (d *fakeDurable) connect() *fakeWire {
+	w := &fakeWire{take: d.take}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wires = append(d.wires, w)
+	return w
+}
+
+func (d *fakeDurable) publish(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stream = append(d.stream, key)
+}
+
+// restart cuts everybody off, and forgets what a server forgets: whom it waits for, whom the durable is pinned to, and, within
+// an ack wait, until when what is pending is leased: that only where clients need not rely on it. It is away for some time.
+func (d *fakeDurable) restart(away time.Duration) {
+	d.mu.Lock()
+	wires := slices.Clone(d.wires)
+	d.mu.Unlock()
+	for _, w := range wires {
+		w.set(true)
+	}
+	time.Sleep(away)
+	d.mu.Lock()
+	d.waiting, d.pin, d.queue = nil, "", nil
+	for p := d.pending[d.sequence]; d.pinned && p != nil && p.deliveries == 1 && d.random.IntN(2) == 0; p = d.pending[d.sequence] {
+		delete(d.pending, d.sequence) // the new leader was not told of this delivery
+		d.sequence--
+		d.number--
+	}
+	for _, p := range d.pending {
+		p.queued = false
+		p.deadline = time.Now().Add(d.ackWait)
+		if d.pinned {
+			p.deadline = time.Now().Add(time.Duration(d.random.Int64N(int64(d.ackWait))))
+		}
+	}
+	d.mu.Unlock()
+	for _, w := range wires {
+		w.set(false)
+	}
+}
+
+func (d *fakeDurable) keys() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stream
+}
+
+// settled reports whether nothing is left to do.
+func (d *fakeDurable) settled() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.pending) == 0 && int(d.sequence) == len(d.stream)
+}
+
+func (d *fakeDurable) state() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fmt.Sprintf("%d of %d delivered, %d pending, floor %d, queue %v, %d requests, pin %q", d.sequence, len(d.stream), len(d.pending), d.floor(), d.queue, len(d.waiting), d.pin)
+}
+
+// run lets time pass until stop is closed.
+func (d *fakeDurable) run(stop <-chan struct{}) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			d.mu.Lock()
+			d.pass(time.Now())
+			d.deliver()
+			d.mu.Unlock()
+		}
+	}
+}
+
+// pass does what is due.
+func (d *fakeDurable) pass(now time.Time) {
+	var due []uint64
+	for seq, p := range d.pending {
+		if !p.queued && !now.Before(p.deadline) {
+			due = append(due, seq)
+		}
+	}
+	slices.SortFunc(due, func(a, b uint64) int {
+		return cmp.Or(d.pending[a].deadline.Compare(d.pending[b].deadline), cmp.Compare(a, b))
+	})
+	for _, seq := range due {
+		d.pending[seq].queued = true
+		d.queue = append(d.queue, seq)
+	}
+	if d.pin != "" && now.After(d.pinUntil) {
+		d.pin = ""
+	}
+	d.waiting = slices.DeleteFunc(d.waiting, func(r *fakeRequest) bool {
+		switch {
+		case now.After(r.until):
+			r.status("408 Request Timeout", r.batch)
+			return true
+		case now.After(r.beatAt):
+			r.beatAt = now.Add(heartbeat)
+			return !r.wire.deliver(r.inbox, "", "NATS/1.0 100 Idle Heartbeat\r\n\r\n", nil)
+		}
+		return false
+	})
+}
+
+// status ends a request.
+func (r *fakeRequest) status(text string, left int) {
+	r.wire.deliver(r.inbox, "", fmt.Sprintf("NATS/1.0 %s\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: 0\r\n\r\n", text, left), nil)
+}
+
+// deliver hands out what there is, first what is to be delivered again.
+func (d *fakeDurable) deliver() {
+	for {
+		for len(d.queue) > 0 && (d.pending[d.queue[0]] == nil || !d.pending[d.queue[0]].queued) {
+			d.queue = d.queue[1:]
+		}
+		if len(d.queue) == 0 && int(d.sequence) == len(d.stream) {
+			return
+		}
+		r := d.next()
+		if r == nil {
+			return
+		}
+		var seq uint64
+		if len(d.queue) > 0 {
+			seq, d.queue = d.queue[0], d.queue[1:]
+		} else {
+			d.sequence++
+			seq = d.sequence
+			d.pending[seq] = &pendingMessage{}
+		}
+		d.give(r, seq)
+	}
+}
+
+// next is the request that the next message is for.
+func (d *fakeDurable) next() *fakeRequest {
+	i := slices.IndexFunc(d.waiting, func(r *fakeRequest) bool { return !d.pinned || d.pin == "" || r.id == d.pin })
+	if i < 0 {
+		return nil
+	}
+	r := d.waiting[i]
+	if r.batch--; r.batch == 0 {
+		d.waiting = slices.Delete(d.waiting, i, i+1)
+	} else if !d.pinned { // clients take turns
+		d.waiting = append(slices.Delete(d.waiting, i, i+1), r)
+	}
+	return r
+}
+
+func (d *fakeDurable) give(r *fakeRequest, seq uint64) {
+	header := ""
+	if d.pinned {
+		if d.pin == "" {
+			d.pins++
+			d.pin = fmt.Sprint("pin", d.pins)
+			d.pinUntil = time.Now().Add(fakePinTTL)
+			r.id = d.pin
+		}
+		header = "NATS/1.0\r\n" + pinHeader + ": " + d.pin + "\r\n\r\n"
+	}
+	p := d.pending[seq]
+	p.queued, p.deadline = false, time.Now().Add(d.ackWait)
+	p.deliveries++
+	d.number++
+	reply := fmt.Sprintf("$JS.ACK.S.d.%d.%d.%d.%d.%d", p.deliveries, seq, d.number, d.created.UnixNano(), len(d.stream)-int(d.sequence))
+	subject := d.stream[seq-1]
+	r.wire.deliverTo(r.inbox, subject, reply, header, nil)
+}
+
+// floor is the acknowledgement floor.
+func (d *fakeDurable) floor() uint64 {
+	floor := d.sequence
+	for seq := range d.pending {
+		floor = min(floor, seq-1)
+	}
+	return floor
+}
+
+// again is how many of what is pending were delivered more than once.
+func (d *fakeDurable) again() (n int) {
+	for _, p := range d.pending {
+		if p.deliveries > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// take takes what a client publishes.
+func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	api, isAPI := strings.CutPrefix(subject, "$JS.API.")
+	switch {
+	case strings.HasPrefix(subject, "$JS.ACK."):
+		d.ack(strings.Split(subject, "."), string(body))
+		if reply != "" {
+			w.deliver(reply, "", "", nil)
+		}
+	case api == "CONSUMER.MSG.NEXT.S.d":
+		d.request(w, reply, body)
+	case isAPI:
+		w.deliver(reply, "", "", d.answer(api))
+	}
+	d.deliver()
+}
+
+func (d *fakeDurable) request(w *fakeWire, inbox string, body []byte) {
+	var q struct {
+		Batch    int
+		Expires  time.Duration
+		MaxBytes int `json:"max_bytes"`
+		ID       string
+	}
+	_ = json.Unmarshal(body, &q)
+	now := time.Now()
+	r := &fakeRequest{wire: w, inbox: inbox, batch: q.Batch, id: q.ID, until: now.Add(q.Expires), beatAt: now.Add(heartbeat)}
+	if d.pinned && q.ID != "" {
+		if q.ID != d.pin {
+			r.status("423 Nats-Wrong-Pin-Id", q.Batch)
+			return
+		}
+		d.pinUntil = now.Add(fakePinTTL)
+	}
+	if q.MaxBytes != 1 { // else it only renews the pin
+		d.waiting = append(d.waiting, r)
+	}
+}
+
+// ack obeys a verdict: it goes by the sequence, whichever delivery it is about.
+func (d *fakeDurable) ack(f []string, verdict string) {
+	seq, _ := strconv.ParseUint(f[5], 10, 64)
+	p := d.pending[seq]
+	if p == nil {
+		return
+	}
+	word, rest, _ := strings.Cut(verdict, " ")
+	switch word {
+	case "+ACK", "+TERM":
+		delete(d.pending, seq)
+	case "+WPI":
+		if !p.queued {
+			p.deadline = time.Now().Add(d.ackWait)
+		}
+	case "-NAK":
+		var q struct{ Delay time.Duration }
+		_ = json.Unmarshal([]byte(rest), &q)
+		if p.deadline = time.Now().Add(q.Delay); q.Delay == 0 && !p.queued {
+			p.queued = true
+			d.queue = append(d.queue, seq)
+		}
+	}
+}
+
+// answer answers a request to the API.
+func (d *fakeDurable) answer(api string) []byte {
+	type object = map[string]any
+	var out any
+	switch api {
+	case "STREAM.INFO.S":
+		out = object{"config": object{"name": "S", "subjects": []string{"s.>"}}, "created": d.created, "state": object{}}
+	case "CONSUMER.INFO.S.d":
+		config := object{"durable_name": "d", "ack_policy": "explicit", "deliver_policy": "all", "ack_wait": d.ackWait, "max_ack_pending": 1000, "max_deliver": -1}
+		info := object{
+			"stream_name": "S", "name": "d", "created": d.created, "config": config,
+			"delivered":       object{"consumer_seq": d.number, "stream_seq": d.sequence},
+			"ack_floor":       object{"stream_seq": d.floor()},
+			"num_ack_pending": len(d.pending), "num_redelivered": d.again(), "num_pending": len(d.stream) - int(d.sequence), "num_waiting": len(d.waiting),
+		}
+		if d.pinned {
+			config["priority_groups"], config["priority_policy"], config["priority_timeout"] = []string{pinGroup}, "pinned_client", fakePinTTL
+			info["priority_groups"] = []object{{"group": pinGroup, "pinned_client_id": d.pin}}
+		}
+		out = info
+	case "CONSUMER.UNPIN.S.d":
+		d.pin = ""
+		out = object{}
+	default:
+		out = object{"error": object{"code": 404, "err_code": 10059, "description": "stream not found"}}
+	}
+	b, _ := json.Marshal(out)
+	return b
+}

@@ -1,0 +1,212 @@
+package jetstream
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// fakeWire is one client's way to a model of the server: it speaks the client protocol over a pipe, so that all of it can run in the time of
+// a test bubble. It can be cut, and stalled: then what is sent arrives later.
+type fakeWire struct {
+	take func(w *fakeWire, subject, reply string, body []byte) // what the client published
+
+	mu      sync.Mutex
+	cut     bool
+	cutAt   time.Time
+	stalled bool
+	conn    net.Conn
+	out     chan []byte
+	subs    map[string]string // subject by sid
+}
+
+// stallStep is how exactly the end of a stall is noticed.
+const stallStep = 20 * time.Millisecond
+
+// Dial is what the client connects with.
+func (w *fakeWire) Dial(string, string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut || w.stalled { // who waits for a handshake holds a lock too
+		return nil, errors.New("cut off")
+	}
+	client, server := net.Pipe()
+	w.conn, w.out, w.subs = server, make(chan []byte, 10000), map[string]string{}
+	w.out <- []byte("INFO {\"server_id\":\"model\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n")
+	go w.write(server, w.out)
+	go w.read(server)
+	return client, nil
+}
+
+// set cuts the way, or lets the client connect again.
+func (w *fakeWire) set(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut = cut; cut {
+		w.cutAt = time.Now()
+	}
+	if w.conn != nil && cut {
+		w.conn.Close()
+		close(w.out)
+		w.conn, w.out, w.subs = nil, nil, nil
+	}
+}
+
+func (w *fakeWire) stall(yes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stalled = yes
+}
+
+// isApart reports whether the client is stalled, or was cut off at this very moment: it cannot know yet.
+func (w *fakeWire) isApart() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stalled || time.Since(w.cutAt) < time.Millisecond
+}
+
+// flows waits while the way is stalled.
+func (w *fakeWire) flows() {
+	for {
+		w.mu.Lock()
+		stalled := w.stalled && !w.cut
+		w.mu.Unlock()
+		if !stalled {
+			return
+		}
+		time.Sleep(stallStep)
+	}
+}
+
+func (w *fakeWire) write(conn net.Conn, out <-chan []byte) {
+	for b := range out {
+		w.flows()
+		if _, err := conn.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+// command is one that the client sent.
+type command struct {
+	words []string
+	body  []byte
+}
+
+// read takes what the client sends off the pipe at once, also while the way is stalled: a client that blocks on a write holds a lock, and with
+// it stops the time of a bubble.
+func (w *fakeWire) read(conn net.Conn) {
+	commands := make(chan command, 10000)
+	defer close(commands)
+	go w.obey(conn, commands)
+	in := bufio.NewReader(conn)
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		c := command{words: strings.Fields(line)}
+		if len(c.words) == 0 {
+			continue
+		}
+		if name := c.words[0]; name == "PUB" || name == "HPUB" {
+			size, _ := strconv.Atoi(c.words[len(c.words)-1])
+			c.body = make([]byte, size+2)
+			if _, err := io.ReadFull(in, c.body); err != nil {
+				return
+			}
+			c.body = c.body[:size]
+		}
+		commands <- c
+	}
+}
+
+// obey does what the client sent, if it is still connected the same way when that arrives.
+func (w *fakeWire) obey(conn net.Conn, commands <-chan command) {
+	for c := range commands {
+		w.flows()
+		if !w.isAt(conn) {
+			continue
+		}
+		f := c.words
+		switch f[0] {
+		case "PING":
+			w.send([]byte("PONG\r\n"))
+		case "SUB":
+			w.listen(f[len(f)-1], f[1])
+		case "UNSUB":
+			w.listen(f[1], "")
+		case "PUB":
+			w.take(w, f[1], strings.Join(f[2:len(f)-1], ""), c.body)
+		case "HPUB":
+			w.take(w, f[1], strings.Join(f[2:len(f)-2], ""), c.body)
+		}
+	}
+}
+
+func (w *fakeWire) isAt(conn net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.conn == conn
+}
+
+func (w *fakeWire) listen(sid, subject string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.subs == nil {
+		return
+	}
+	if w.subs[sid] = subject; subject == "" {
+		delete(w.subs, sid)
+	}
+}
+
+// deliver gives the client a message on a subject that it listens to, and reports whether it does.
+func (w *fakeWire) deliver(subject, reply, header string, body []byte) bool {
+	return w.deliverTo(subject, subject, reply, header, body)
+}
+
+// deliverTo gives the client a message by what it listens to, which may have another subject.
+func (w *fakeWire) deliverTo(inbox, subject, reply, header string, body []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for sid, pattern := range w.subs {
+		if !subjectMatches(pattern, inbox) {
+			continue
+		}
+		if header == "" {
+			w.out <- fmt.Appendf(nil, "MSG %s %s %s %d\r\n%s\r\n", subject, sid, reply, len(body), body)
+		} else {
+			w.out <- fmt.Appendf(nil, "HMSG %s %s %s %d %d\r\n%s%s\r\n", subject, sid, reply, len(header), len(header)+len(body), header, body)
+		}
+		return true
+	}
+	return false
+}
+
+func (w *fakeWire) send(b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.out != nil {
+		w.out <- b
+	}
+}
+
+func subjectMatches(pattern, subject string) bool {
+	ps, ss := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i, p := range ps {
+		switch {
+		case p == ">":
+			return len(ss) > i
+		case i >= len(ss) || p != "*" && p != ss[i]:
+			return false
+		}
+	}
+	return len(ps) == len(ss)
+}

@@ -1,0 +1,173 @@
+package jetstream
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// gatherLook is how often the durable is looked at while messages are gathered.
+const gatherLook = 250 * time.Millisecond
+
+// arrived is told the number of each delivery.
+func (o *order) arrived(number uint64) (gap bool) {
+	gap = number != o.next
+	o.next = max(o.next, number+1)
+	return gap
+}
+
+// begin is told what the server says of the durable when it is bound.
+func (o *order) begin(info *natsjs.ConsumerInfo) {
+	*o = order{same: o.same, released: o.released, unpinned: o.unpinned, next: info.Delivered.Consumer + 1}
+	if info.NumAckPending > 0 {
+		o.scatter()
+	}
+}
+
+// scatter begins to gather: something may be pending elsewhere.
+func (o *order) scatter() {
+	if !o.gathering {
+		o.gathering, o.since, o.room.pause, o.room.notBefore = true, time.Now(), 0, time.Time{}
+	}
+}
+
+// scattered is told that the lease of a message was lost.
+func (s *Source) scattered() {
+	if s.order != nil && s.bound != nil {
+		s.order.scatter()
+	}
+}
+
+// unsettled is told that the connection or the leader changed: nothing is begun until it is known whom the durable is pinned to. A server that was
+// restarted may have pinned it to another client and given that one what is leased here, however long the ack wait.
+func (s *Source) unsettled() {
+	if s.order != nil && s.bound != nil {
+		s.order.unsure = true
+		s.order.scatter()
+	}
+}
+
+// gatherDue reports whether the durable must be looked at to know whether all is gathered.
+func (s *Source) gatherDue(now time.Time) bool {
+	return s.order != nil && len(s.order.held) > 0 && s.bound != nil && now.Sub(s.order.looked) >= gatherLook
+}
+
+// lookToGather asks for a look: what was learned just now may end the gathering.
+func (s *Source) lookToGather() {
+	if s.order != nil && s.order.gathering {
+		s.suspect = true
+		s.wake()
+	}
+}
+
+// gather is told what the server says of the durable, asked at a time. It ends the gathering if nothing is pending but what is leased
+// here, and else lets the first message of all go on.
+func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
+	o := s.order
+	if o == nil || !o.gathering {
+		return
+	}
+	now := time.Now()
+	o.looked = now
+	if now.Sub(asked) > s.patience() {
+		s.lookToGather() // an answer that was on its way for so long is old
+		return
+	}
+	s.settlePin(info)
+	s.dropSettled(info, asked)
+	here := s.pendingHere(info.Delivered.Stream, asked, now)
+	switch {
+	case s.anothers():
+		s.returnHeld()
+	case here.late:
+		s.lookToGather() // the answer says nothing of what arrived since
+	case info.NumAckPending < here.count && len(o.held) > 0:
+		s.returnHeld() // some are settled already: those do not come again
+	case info.NumAckPending <= here.count && info.NumAckPending-info.NumRedelivered <= here.fresh:
+		s.gathered(info)
+	case here.first != nil && info.AckFloor.Stream+1 >= here.first.Sequence:
+		s.letGo(here.first)
+	default:
+		s.makeRoom(info, now)
+	}
+}
+
+// here is what is leased of all that was pending when the server was asked.
+type here struct {
+	count int
+	fresh int // of those, the ones that were delivered only once, that is to this source: nobody else can have settled them
+	first *Message
+	late  bool // more arrived since
+}
+
+// pendingHere counts what is leased and undecided: what a verdict was sent for may be off the server's books already. What is above the last
+// one delivered, as the server says, was delivered by a leader that could not tell the others any more: the new one does not know of it.
+func (s *Source) pendingHere(delivered uint64, asked, now time.Time) (h here) {
+	for _, m := range s.leases {
+		h.late = h.late || m.arrivedAt.After(asked)
+		if m.verdict != "" || m.arrivedAt.After(asked) || m.settled || s.expired(m, now) || m.Sequence > delivered {
+			continue
+		}
+		h.count++
+		if m.Delivered == 1 {
+			h.fresh++
+		}
+		if h.first == nil || m.Sequence < h.first.Sequence {
+			h.first = m
+		}
+	}
+	return h
+}
+
+// dropSettled drops what the server knows to be settled: after another client had it, and its verdict came late.
+func (s *Source) dropSettled(info *natsjs.ConsumerInfo, asked time.Time) {
+	for _, m := range s.leases {
+		if m.verdict == "" && m.Sequence <= info.AckFloor.Stream && !m.arrivedAt.After(asked) {
+			m.settled = true // what is at the app ends as it does
+		}
+	}
+	held := s.order.held
+	s.order.held = slices.DeleteFunc(slices.Clone(held), func(m *Message) bool { return m.settled })
+	for _, m := range held {
+		if m.settled {
+			s.release(m)
+		}
+	}
+}
+
+// returnHeld hands back all that is held, in the order of the stream.
+func (s *Source) returnHeld() {
+	held := s.order.held
+	s.order.held = nil
+	slices.SortFunc(held, bySequence)
+	for _, m := range held {
+		s.decide(m, handBack, time.Now())
+	}
+}
+
+// gathered ends the gathering and offers what was held, in the order of the stream.
+func (s *Source) gathered(info *natsjs.ConsumerInfo) {
+	o := s.order
+	held := o.held
+	o.held, o.room.returned, o.gathering, o.next = nil, nil, false, info.Delivered.Consumer+1
+	slices.SortFunc(held, bySequence)
+	for _, m := range held {
+		if !m.released {
+			s.offer(m)
+		}
+	}
+}
+
+// letGo offers the first message of all that are pending.
+func (s *Source) letGo(first *Message) {
+	o := s.order
+	if i := slices.Index(o.held, first); i >= 0 {
+		o.held = slices.Delete(o.held, i, i+1)
+		first.first = true
+		s.offer(first)
+	}
+}
+
+func bySequence(a, b *Message) int { return cmp.Compare(a.Sequence, b.Sequence) }

@@ -1,0 +1,79 @@
+package jetstream
+
+import (
+	"slices"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// gatherPause is the first pause after a pull that brought a new message while older ones were waited for; it doubles.
+const gatherPause = 250 * time.Millisecond
+
+// room is how leases are got for the earlier messages while some are gathered.
+type room struct {
+	pause     time.Duration // before the next pull, after one that brought a new message
+	notBefore time.Time     // no pull before then
+
+	// What was handed back to make room, since the floor was there and since that time.
+	returned   map[uint64]bool
+	floor      uint64
+	returnedAt time.Time
+}
+
+// makeRoom is for when all leases are taken by messages that wait for earlier ones: it widens the bound that is allowed now, up to the
+// limit. At the limit, and when all that a dead process had must have expired, the last message is handed back: the server queues it behind those.
+// That is done once for each message, until the floor moves or an ack wait has passed.
+func (s *Source) makeRoom(info *natsjs.ConsumerInfo, now time.Time) {
+	coming, lost := s.expected()
+	if coming > 0 || s.width-len(s.leases)-lost > 0 || len(s.settling) > 0 {
+		return
+	}
+	if s.width < s.limit() {
+		s.widen()
+		return
+	}
+	if o := s.order; len(o.held) > 0 && now.Sub(o.since) >= ackWait(info.Config) && s.mayPublish(now) {
+		s.returnLast(info, now)
+	}
+}
+
+// returnLast hands the last message back, once until the floor moves or an ack wait has passed: after that all that waits for redelivery was here.
+func (s *Source) returnLast(info *natsjs.ConsumerInfo, now time.Time) {
+	o := s.order
+	r := &o.room
+	if r.returned == nil || r.floor != info.AckFloor.Stream || now.Sub(r.returnedAt) >= ackWait(info.Config) {
+		r.floor, r.returnedAt, r.returned = info.AckFloor.Stream, now, map[uint64]bool{}
+	}
+	last := slices.MaxFunc(o.held, bySequence)
+	if r.returned[last.Sequence] {
+		return
+	}
+	r.returned[last.Sequence] = true
+	o.held = slices.DeleteFunc(o.held, func(m *Message) bool { return m == last })
+	s.decide(last, handBack, now)
+}
+
+// gatherBatch is how many messages to ask for while gathering: one at a time. After one that was not delivered before there are none waiting
+// for redelivery, so the next pull comes later: new ones would take the leases that the earlier ones need.
+func (s *Source) gatherBatch(free, coming int, now time.Time) int {
+	o := s.order
+	switch {
+	case free <= 0 || coming > 0 || now.Before(o.room.notBefore):
+		return 0
+	case o.room.pause > 0 && free == 1 && s.width == s.limit() && len(s.leases) > 0 && now.Sub(o.since) < ackWait(s.bound.info.Config):
+		return 0
+	}
+	return 1
+}
+
+// gatherMore is told of each message that arrives while gathering.
+func (s *Source) gatherMore(m *Message) {
+	o := s.order
+	if m.Delivered > 1 {
+		o.room.pause = 0
+		return
+	}
+	o.room.pause = min(max(2*o.room.pause, gatherPause), max(ackWait(s.bound.info.Config)/6, gatherPause))
+	o.room.notBefore = m.arrivedAt.Add(o.room.pause)
+}
