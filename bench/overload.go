@@ -63,7 +63,7 @@ func (w *world) overloaded(ctx context.Context, o *options, c benchCase, beyond 
 		return 0, err
 	}
 	messages := int(1.5 * o.seconds.Seconds() * overloadMost / overloadDelay.Seconds())
-	if err := w.stream(ctx, messages, c.Size, false); err != nil {
+	if err := w.stream(ctx, messages, c); err != nil {
 		return 0, fmt.Errorf("making the stream: %w", err)
 	}
 	p, err := startSidecar(w.sidecar, target{nats: w.url(), stream: streamName, durable: durableName, app: w.app.address, benchCase: c})
