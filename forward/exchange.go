@@ -19,6 +19,7 @@ type exchange struct {
 	client  *Client
 	body    []byte
 	sending func(bool) // Message.Sending
+	keeps   int        // bytes of the answer's body that are kept
 	envelope
 
 	// Of the current try.
@@ -137,7 +138,10 @@ func (c *Client) begin(ctx context.Context, t *Target, m *Message) *exchange {
 		x.taken = http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 		x.request = c.request(t, http.Header{}).WithContext(x)
 	}
-	x.Context, x.body, x.sending, x.result = ctx, m.Body, m.Sending, Result{}
+	x.Context, x.body, x.sending, x.result, x.keeps = ctx, m.Body, m.Sending, Result{}, keptBytes
+	if m.batch > 0 {
+		x.keeps = readBytes
+	}
 	if c.links != nil {
 		x.head, x.result.HeadersDropped = c.write(x.head[:0], t, m)
 	} else {

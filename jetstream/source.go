@@ -86,6 +86,7 @@ type Source struct {
 	warned   []string
 
 	status atomic.Pointer[Status]
+	left   atomic.Pointer[Message] // leased and not begun: it did not fit into a batch
 }
 
 // lastSeen is what a durable that vanished needs to continue.
@@ -180,6 +181,9 @@ func (s *Source) Next(ctx context.Context) *Message {
 
 // TakeReady returns a message nobody works on yet, or nil if there is none: to hand back at a stop.
 func (s *Source) TakeReady() *Message {
+	if m := s.left.Swap(nil); m != nil {
+		return m
+	}
 	select {
 	case m := <-s.ready:
 		return m

@@ -94,7 +94,7 @@ func New(o Options) (*App, error) {
 
 // add builds one consumer's pipeline, and notes it for who looks at it and at its dead letters.
 func (a *App) add(o Options, activity *telemetry.Consumer, c config.Consumer) error {
-	target, err := a.client.Target(c.Method, c.Path)
+	to, err := target(a.client, c)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (a *App) add(o Options, activity *telemetry.Consumer, c config.Consumer) er
 	if err != nil {
 		return err
 	}
-	p := a.pipeline(o, cfg, target, activity, c)
+	p := a.pipeline(o, cfg, to, activity, c)
 	a.pipelines = append(a.pipelines, p)
 	a.watched = append(a.watched, admin.Consumer{Config: c, Pipeline: p, Activity: activity})
 	dead, err := letters(c, a.client)

@@ -40,9 +40,18 @@ func letters(c config.Consumer, client *forward.Client) (dlq.Consumer, error) {
 	}
 	l := dlq.Consumer{Stream: c.Stream, Durable: c.Durable, DLQ: c.DLQ, Policy: cfg.Policy, Manage: jetstream.Manage(c.Manage)}
 	if client != nil {
-		l.Target, err = client.Target(c.Method, c.Path)
+		l.Target, err = target(client, c)
 	}
 	return l, err
+}
+
+// target is where a consumer's messages go.
+func target(client *forward.Client, c config.Consumer) (*forward.Target, error) {
+	t, err := client.Target(c.Method, c.Path)
+	if err == nil && c.Batch.MaxMessages > 1 {
+		t = t.Batched()
+	}
+	return t, err
 }
 
 // rememberIn stores the key of a message in the bucket that the sidecars of the consumer share.

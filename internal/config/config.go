@@ -16,8 +16,7 @@ import (
 // Tags: koanf is the key. enum lists the values. unit:"bytes" is a size. secret says what is never shown: "file"
 // the value, which may also come from a file by the key with _file; "true" the value; "value" the values of a map;
 // "url" user and password inside URLs. unsupported:"true" is a key that is known and refused unless it holds its
-// default, unsupported:"always" one that is refused however it is set. later lists values that are known and
-// refused, "{map}" for any map.
+// default. later lists values that are known and refused, "{map}" for any map.
 type Config struct {
 	// NATS is how to reach NATS.
 	NATS jetstream.Config `koanf:"nats"`
@@ -92,12 +91,9 @@ type Consumer struct {
 	DLQ jetstream.DeadLetterConfig `koanf:"dlq"`
 	// Dedupe is how a message already answered is recognized.
 	Dedupe dedupe.Config `koanf:"dedupe"`
-	// Batch would send several messages in one request.
-	Batch Unsupported `koanf:"batch" unsupported:"always"`
+	// Batch sends several messages in one request.
+	Batch jetstream.BatchConfig `koanf:"batch"`
 }
-
-// Unsupported is the type of a key that is known and not supported yet.
-type Unsupported struct{}
 
 // Admin is the listener for health, metrics, the web page and its API.
 type Admin struct {

@@ -95,8 +95,6 @@ func (d *decoder) key(tree map[string]any, f field, twin bool, n *node, path, va
 	}
 	o := d.origin(n, variable, path)
 	switch {
-	case f.unsupported == "always" || f.kind == forbidden:
-		d.fault(o, path, f.shownNode(n), "not supported yet")
 	case f.kind == section:
 		tree[f.key] = d.section(n, f.sub, path, def)
 	case f.kind == sections:

@@ -87,7 +87,6 @@ func TestEnvironmentFaults(t *testing.T) {
 		{"list element", "SIDECAR_NATS_URLS=nats://a,,nats://b", `SIDECAR_NATS_URLS: nats.urls[1] = "": has no scheme: write nats://host:4222`},
 		{"unsupported", "SIDECAR_CONSUMERS_0_FORMAT=cloudevents", `SIDECAR_CONSUMERS_0_FORMAT: consumers[0].format = "cloudevents": not supported yet`},
 		{"unsupported twin", "SIDECAR_APP_SIGNING_SECRET_FILE=/x", `SIDECAR_APP_SIGNING_SECRET_FILE: app.signing_secret_file: not supported yet`},
-		{"batch", "SIDECAR_CONSUMERS_0_BATCH=1", `SIDECAR_CONSUMERS_0_BATCH: consumers[0].batch: not supported yet`},
 		{"defaults", "SIDECAR_DEFAULTS_RETRY_INITIAL=0s", `SIDECAR_DEFAULTS_RETRY_INITIAL: defaults.retry.initial = 0s: must be above 0: a retry without delay is a tight loop`},
 		{"secret file missing", "SIDECAR_NATS_TOKEN_FILE=/nowhere/t", `SIDECAR_NATS_TOKEN_FILE: nats.token_file = "/nowhere/t": open the file: no such file or directory`},
 		{"empty secret file", "SIDECAR_NATS_TOKEN_FILE=/dev/null", `SIDECAR_NATS_TOKEN_FILE: nats.token_file = "/dev/null": the file is empty`},

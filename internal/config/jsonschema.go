@@ -32,6 +32,8 @@ var limits = map[string]struct{ least, most any }{
 	"config.Consumer.Replicas":              {0, 5},
 	"config.Consumer.MaxDeliver":            {0, nil},
 	"config.Consumer.Rate":                  {0, nil},
+	"jetstream.BatchConfig.MaxMessages":     {1, 10000},
+	"jetstream.BatchConfig.MaxBytes":        {1, nil},
 	"policy.RetryConfig.Multiplier":         {1, nil},
 	"policy.RetryConfig.Jitter":             {0, 1},
 	"policy.BreakerConfig.Failures":         {0, nil},

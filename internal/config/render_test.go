@@ -33,8 +33,7 @@ const exampleFoot = `
 # Any key of a consumer, applied to all of them, below a consumer's own keys.
 defaults: {}
 
-# Known, and not supported yet: app.signing_secret, and of a consumer: format other than raw,
-# and batch.
+# Known, and not supported yet: app.signing_secret, and of a consumer: format other than raw.
 `
 
 // example is the text of config.example.yaml.

@@ -13,17 +13,16 @@ import (
 type kind int
 
 const (
-	section   kind = iota // a map of known keys
-	sections              // a list of sections
-	text                  // a string
-	number                // a whole number
-	real                  // a number
-	boolean               // true or false
-	duration              // a Go duration
-	size                  // bytes
-	list                  // a list of strings
-	dict                  // a map of strings
-	forbidden             // known, and not supported in any form
+	section  kind = iota // a map of known keys
+	sections             // a list of sections
+	text                 // a string
+	number               // a whole number
+	real                 // a number
+	boolean              // true or false
+	duration             // a Go duration
+	size                 // bytes
+	list                 // a list of strings
+	dict                 // a map of strings
 )
 
 // field is one key of the schema, read off a struct field.
@@ -35,7 +34,7 @@ type field struct {
 	enum        []string
 	later       []string // values not supported yet
 	secret      string   // file, true, value or url
-	unsupported string   // true or always
+	unsupported string   // true
 	loose       bool     // any scalar is taken as text
 	sub         []field  // of a section
 }
@@ -103,8 +102,6 @@ func kindOf(s reflect.StructField) kind {
 	switch {
 	case s.Type == reflect.TypeFor[time.Duration]():
 		return duration
-	case s.Type == reflect.TypeFor[Unsupported]():
-		return forbidden
 	case s.Tag.Get("unit") == "bytes":
 		return size
 	}
