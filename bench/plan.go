@@ -25,6 +25,7 @@ type benchCase struct {
 	Fail        float64       `json:"fail"`  // per cent of requests answered 503
 	Ack         string        `json:"ack,omitempty"`
 	Dedupe      string        `json:"dedupe,omitempty"`
+	Batch       int           `json:"batch,omitempty"` // messages in a request at most
 	RoundTrip   time.Duration `json:"round_trip"` // to NATS, in addition
 	Rate        int           `json:"rate,omitempty"`
 	Messages    int           `json:"messages"`
@@ -122,6 +123,7 @@ var always = []func(*benchCase){
 	func(c *benchCase) { c.Ack, c.Own = "async", true },
 	func(c *benchCase) { c.Dedupe, c.Own = "off", true },
 	func(c *benchCase) { c.Dedupe, c.Own = "kv", true },
+	func(c *benchCase) { c.Size, c.Concurrency, c.Batch, c.Own = 256, 8, 500, true },
 }
 
 // chosen is whether the command line says what the cases are.
@@ -179,6 +181,9 @@ func (c benchCase) title() string {
 	}
 	if c.Dedupe != "" {
 		name += ", dedupe " + c.Dedupe
+	}
+	if c.Batch > 0 {
+		name += fmt.Sprintf(", batches of %d", c.Batch)
 	}
 	return name
 }

@@ -163,6 +163,11 @@ func (a *batchApp) attempts(seq uint64) (numbers []uint64) {
 	return numbers
 }
 
+// anyFresh reports whether a message of the batch came for the first time.
+func (b *batchCall) anyFresh() bool {
+	return slices.ContainsFunc(b.items, func(i item) bool { return i.NumDelivered == 1 })
+}
+
 // balance holds the promise of each message: it was accepted, or is in the DLQ once, and not both; with mayRepeat it may have been
 // accepted several times.
 func (a *batchApp) balance(mayRepeat bool) {
@@ -346,7 +351,7 @@ func TestBatchResultsOfNoSense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			a := w.batchApp(func(b *batchCall) (reply, map[string]verdict) {
-				if c.retry && b.items[0].NumDelivered == 1 {
+				if c.retry && b.anyFresh() {
 					return reply{status: 200, body: c.body, means: "retry"}, nil
 				}
 				return reply{status: 200, body: map[bool]string{false: c.body}[c.retry]}, nil
@@ -354,9 +359,8 @@ func TestBatchResultsOfNoSense(t *testing.T) {
 			seqs := w.publishMany(10, func(int) string { return "x" })
 			w.running(batched(10))
 			a.balance(false)
-			want := map[bool]int{true: 2, false: 1}[c.retry]
 			for _, seq := range seqs {
-				if got := a.attempts(seq); len(got) != want {
+				if got := a.attempts(seq); c.retry != (len(got) > 1) {
 					t.Errorf("message %d: attempts %v", seq, got)
 				}
 			}
