@@ -34,8 +34,9 @@ func (t *Target) Batched() *Target {
 func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) BatchResult {
 	buf := c.batchBuffer()
 	body := (*buf)[:0]
+	var w itemWriter
 	for i := range ms {
-		body = appendItem(body, &ms[i])
+		body = w.item(body, &ms[i])
 	}
 	first := &ms[0]
 	r := BatchResult{Result: c.exchange(ctx, t, &Message{

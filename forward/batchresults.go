@@ -60,9 +60,10 @@ func matched(all []json.RawMessage, ms []Message) (items []policy.Outcome, doubt
 		return nil, ""
 	}
 	index := make(map[string]int, len(ms))
+	var w itemWriter
 	var id []byte
 	for i := range ms {
-		id = appendItemID(id[:0], &ms[i])
+		id = w.id(id[:0], &ms[i])
 		index[unescaped(id)] = i
 	}
 	items = make([]policy.Outcome, len(ms))

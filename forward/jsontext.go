@@ -1,6 +1,10 @@
 package forward
 
-import "unicode/utf8"
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
 
 const hexDigits = "0123456789abcdef"
 
@@ -12,32 +16,53 @@ var plainJSON = func() (t [256]bool) {
 	return t
 }()
 
+// appendText appends a text as it stands in a JSON string, without the quotes. What is not UTF-8 in it is replaced by U+FFFD.
+func appendText(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if !plainJSON[s[i]] {
+			dst, _ = appendJSON(dst, []byte(s))
+			return dst
+		}
+	}
+	return append(dst, s...)
+}
+
 // appendJSON appends a text as it stands in a JSON string (RFC 8259, section 7), without the quotes. It reports whether the text is
 // UTF-8; what is not is replaced by U+FFFD.
-func appendJSON[T string | []byte](dst []byte, s T) (_ []byte, whole bool) {
+func appendJSON(dst, s []byte) (_ []byte, whole bool) {
 	whole = true
-	begin := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if plainJSON[c] {
-			i++
+	for {
+		n := plainRun(s)
+		dst = append(dst, s[:n]...)
+		if s = s[n:]; len(s) == 0 {
+			return dst, whole
+		}
+		if c := s[0]; c < utf8.RuneSelf {
+			dst, s = appendEscape(dst, c), s[1:]
 			continue
 		}
-		if c < utf8.RuneSelf {
-			dst = appendEscape(append(dst, s[begin:i]...), c)
-			i++
-			begin = i
-			continue
-		}
-		r, size := decodeRune(s[i:])
-		if r == utf8.RuneError && size == 1 {
-			whole = false
-			dst = append(append(dst, s[begin:i]...), "\ufffd"...)
-			begin = i + 1
-		}
-		i += size
+		r, size := utf8.DecodeRune(s)
+		whole = whole && (r != utf8.RuneError || size > 1)
+		dst, s = utf8.AppendRune(dst, r), s[size:]
 	}
-	return append(dst, s[begin:]...), whole
+}
+
+// plainRun is how many bytes at the start a JSON string holds as they are. It looks at eight at a time.
+func plainRun(s []byte) int {
+	const low, high = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; len(s)-n >= 8; n += 8 {
+		x := binary.LittleEndian.Uint64(s[n:])
+		quote, slash := x^low*'"', x^low*'\\'
+		// The top bit of a byte, as far as no lower byte has it: at least ' ', or not ASCII, or one of the two.
+		if special := ((x - low*' ') | (quote - low) | (slash - low) | x) & high; special != 0 {
+			return n + bits.TrailingZeros64(special)/8
+		}
+	}
+	for n < len(s) && plainJSON[s[n]] {
+		n++
+	}
+	return n
 }
 
 // appendEscape appends a character that a JSON string must escape.
@@ -54,9 +79,4 @@ func appendEscape(dst []byte, c byte) []byte {
 	default:
 		return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 	}
-}
-
-func decodeRune[T string | []byte](s T) (rune, int) {
-	var head [utf8.UTFMax]byte
-	return utf8.DecodeRune(head[:copy(head[:], s[:min(len(s), utf8.UTFMax)])])
 }

@@ -6,12 +6,8 @@ import (
 	"time"
 )
 
-const (
-	// togetherAcked is how many verdicts are sent before others get at the source.
-	togetherAcked = 128
-	// togetherLooked is how many messages of a batch are looked up in the retry stream at a time.
-	togetherLooked = 16
-)
+// togetherLooked is how many messages of a batch are looked up in the retry stream at a time.
+const togetherLooked = 16
 
 // NextBatch waits for messages to work on, as Next does, and appends them to dst: as many as the batch may hold. One that is not
 // full waits for more, not longer than it may, and only while more can come. It returns none when ctx ends. It is called by one
@@ -180,31 +176,4 @@ func (r *retries) notSuperseded(ctx context.Context, batch []*Message) []*Messag
 		}
 	}
 	return kept
-}
-
-// AckAll acks messages, as Ack does each.
-func (s *Source) AckAll(batch []*Message) {
-	for len(batch) > 0 {
-		n := min(len(batch), togetherAcked)
-		s.ackSome(batch[:n])
-		batch = batch[n:]
-	}
-}
-
-func (s *Source) ackSome(batch []*Message) {
-	now := time.Now()
-	s.mu.Lock()
-	for _, m := range batch {
-		if m.source == s {
-			s.note(m, ack)
-		}
-	}
-	s.sendOutbox(now)
-	s.refill()
-	s.mu.Unlock()
-	for _, m := range batch {
-		if m.source != s {
-			m.Ack()
-		}
-	}
 }

@@ -300,6 +300,10 @@ func (s *Source) sendOutbox(now time.Time) {
 // confirmed handles the server's answer to a verdict.
 func (s *Source) confirmed(msg *nats.Msg) {
 	rest := strings.TrimPrefix(msg.Subject, s.ackInbox)
+	if number, ok := groupOf(rest); ok {
+		s.confirmedOfGroup(number, msg)
+		return
+	}
 	seqText, nonceText, _ := strings.Cut(rest, ".")
 	seq, err1 := strconv.ParseUint(seqText, 10, 64)
 	nonce, err2 := strconv.ParseUint(nonceText, 10, 64)

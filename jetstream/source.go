@@ -79,7 +79,10 @@ type Source struct {
 	due     *retries // whose messages it brings again
 
 	ackInbox string // verdicts are confirmed here
-	nonce    uint64
+
+	groups               map[uint64]*ackGroup // acks that are confirmed together, by number
+	grouped, oldestGroup uint64
+	nonce                uint64
 
 	// Owned by Run.
 	lastSeen *lastSeen
@@ -115,6 +118,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		post:     make(chan struct{}, 1),
 		leases:   map[uint64]*Message{},
 		settling: map[*Message]struct{}{},
+		groups:   map[uint64]*ackGroup{},
 		width:    1,
 		expires:  pullExpires,
 	}

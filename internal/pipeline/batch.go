@@ -20,6 +20,8 @@ type batch struct {
 	parts    []part     // what is still to be sent, the next one last
 	requests []forward.Message
 	acked    []*jetstream.Message
+	lookups  []dedupe.Lookup
+	keys     []dedupe.Key
 }
 
 // workBatches handles one batch after the other until ctx ends. One worker at a time gathers: others would each get a part of what
@@ -96,7 +98,23 @@ func (p *Pipeline) admit(b *batch) {
 		b.live = append(b.live, &b.attempts[i])
 	}
 	if p.memory != nil {
+		p.lookUp(b)
+	}
+}
+
+// lookUp finds which messages were answered before.
+func (p *Pipeline) lookUp(b *batch) {
+	if p.Bucket != nil {
 		p.each(b.live, func(a *attempt) { a.duplicate = p.answered(a) })
+		return
+	}
+	b.lookups = b.lookups[:0]
+	for _, a := range b.live {
+		b.lookups = append(b.lookups, dedupe.Lookup{Keys: [2]dedupe.Key{a.key, a.self}})
+	}
+	p.memory.Memory().SeenAll(b.lookups)
+	for i, a := range b.live {
+		a.duplicate = b.lookups[i].Seen
 	}
 }
 

@@ -10,14 +10,8 @@ import (
 // together is how many messages of a batch are looked up or stored in the dedupe bucket at a time.
 const together = 16
 
-// each does something for each message: several at a time if the bucket is asked for it.
+// each asks the bucket for each message, several at a time.
 func (p *Pipeline) each(items []*attempt, do func(*attempt)) {
-	if p.Bucket == nil {
-		for _, a := range items {
-			do(a)
-		}
-		return
-	}
 	var working sync.WaitGroup
 	slots := make(chan struct{}, together)
 	for _, a := range items {
@@ -62,9 +56,7 @@ func (p *Pipeline) ackAll(b *batch, acked []*attempt) {
 	if len(acked) == 0 {
 		return
 	}
-	if p.memory != nil {
-		p.each(acked, p.remember)
-	}
+	p.rememberAll(b, acked)
 	b.acked = b.acked[:0]
 	for _, a := range acked {
 		b.acked = append(b.acked, a.message)
@@ -78,6 +70,21 @@ func (p *Pipeline) ackAll(b *batch, acked []*attempt) {
 		s.Status, s.Duration, s.Error = a.result.Status, a.result.Duration, causeOf(&a.result)
 		p.Observer.Settled(&s)
 		p.end(a)
+	}
+}
+
+// rememberAll is remember for several messages.
+func (p *Pipeline) rememberAll(b *batch, acked []*attempt) {
+	switch {
+	case p.memory == nil:
+	case p.Bucket != nil:
+		p.each(acked, p.remember)
+	default:
+		b.keys = b.keys[:0]
+		for _, a := range acked {
+			b.keys = append(b.keys, a.key)
+		}
+		p.memory.Memory().RememberAll(b.keys)
 	}
 }
 
