@@ -26,7 +26,7 @@ type benchCase struct {
 	Ack         string        `json:"ack,omitempty"`
 	Dedupe      string        `json:"dedupe,omitempty"`
 	Batch       int           `json:"batch,omitempty"` // messages in a request at most
-	RoundTrip   time.Duration `json:"round_trip"` // to NATS, in addition
+	RoundTrip   time.Duration `json:"round_trip"`      // to NATS, in addition
 	Rate        int           `json:"rate,omitempty"`
 	Messages    int           `json:"messages"`
 	Time        time.Duration `json:"time,omitempty"` // of an idle run

@@ -2,14 +2,19 @@ package forward
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"sync"
 
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
-// batchType is the content type of a batch: one JSON object a line.
-const batchType = "application/x-ndjson"
+// The content types of a batch: one JSON object a line, and a JSON array of events.
+const (
+	batchLines  = "application/x-ndjson"
+	batchEvents = "application/cloudevents-batch+json"
+)
 
 // headerBatch says how many messages a request holds.
 const headerBatch = "Sidecar-Batch"
@@ -20,6 +25,12 @@ type BatchResult struct {
 	// Items is what the answer says of each message, in the order of the messages; nil if it names none. One that it does not name
 	// has the zero outcome: the answer as a whole decides over it.
 	Items []policy.Outcome
+}
+
+// batchOf is what a request with a batch says of it.
+type batchOf struct {
+	messages    []Message
+	contentType string
 }
 
 // Batched makes the target one that is sent batches. A message that is forwarded to it alone is a batch of one.
@@ -33,23 +44,22 @@ func (t *Target) Batched() *Target {
 // ignored.
 func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) BatchResult {
 	buf := c.batchBuffer()
-	body := (*buf)[:0]
-	var w itemWriter
-	for i := range ms {
-		body = w.item(body, &ms[i])
+	body, dropped, contentType := (*buf)[:0], 0, batchLines
+	if t.format == Raw {
+		body = appendLines(body, ms)
+	} else {
+		body, dropped = appendEvents(body, ms)
+		contentType = batchEvents
 	}
 	first := &ms[0]
 	r := BatchResult{Result: c.exchange(ctx, t, &Message{
-		Stream: first.Stream, Consumer: first.Consumer, Body: body, Sending: first.Sending, batch: len(ms),
+		Stream: first.Stream, Consumer: first.Consumer, Body: body, Sending: first.Sending, batch: &batchOf{ms, contentType},
 	})}
 	*buf = body
 	c.keepBatchBuffer(buf)
+	r.HeadersDropped += dropped
 	if r.Kind == policy.Answered && r.Status/100 == 2 {
-		var doubt string
-		if r.Items, doubt = results(r.Response, ms); doubt != "" {
-			c.warnResults(doubt)
-			r.distrust(doubt)
-		}
+		c.readResults(t, ms, &r)
 	}
 	if len(r.Response) > keptBytes {
 		r.Response = append([]byte(nil), r.Response[:keptBytes]...)
@@ -62,8 +72,15 @@ func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) Batc
 	return r
 }
 
-// distrust lets no message be done by an answer of which it is not clear what it says of them.
-func (r *BatchResult) distrust(doubt string) {
+// readResults reads what the answer says of each message. No message is done by an answer of which it is not clear what it says.
+func (c *Client) readResults(t *Target, ms []Message, r *BatchResult) {
+	var doubt string
+	if r.Items, doubt = results(r.Response, func() map[string][]int { return idsOf(t.format, ms) }, len(ms)); doubt == "" {
+		return
+	}
+	if c.mayWarn() {
+		c.log.Warn("the app answered a batch with results that make no sense: what they do not name is tried again", "error", doubt)
+	}
 	if r.Action == 0 || r.Action == policy.Ack || r.Action == policy.Drop {
 		r.Action, r.Error = policy.Retry, doubt
 	}
@@ -83,14 +100,26 @@ func (c *Client) batchFields(dst []byte, m *Message) []byte {
 	b := headerBuilder{buf: dst}
 	b.checked(headerStream, m.Stream)
 	b.checked(headerConsumer, m.Consumer)
-	b.line(headerBatch, strconv.Itoa(m.batch))
+	b.line(headerBatch, strconv.Itoa(len(m.batch.messages)))
 	if !c.owned["Content-Type"] {
-		b.line("Content-Type", batchType)
+		b.line("Content-Type", m.batch.contentType)
 	}
 	if !c.owned["User-Agent"] {
 		b.line("User-Agent", c.agent)
 	}
 	return b.buf
+}
+
+// id tells a batch from all with other messages in it.
+func (b *batchOf) id() string {
+	var w itemWriter
+	var id []byte
+	sum := sha256.New()
+	for i := range b.messages {
+		id = append(w.id(id[:0], &b.messages[i]), '\n')
+		sum.Write(id)
+	}
+	return "batch_" + hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
 const mostKeptBatch = 4 << 20 // bytes of a buffer that is kept for another batch

@@ -15,6 +15,15 @@ type itemWriter struct {
 	when   []byte // the date and the time to that second
 }
 
+// appendLines appends messages, each as a line.
+func appendLines(dst []byte, ms []Message) []byte {
+	var w itemWriter
+	for i := range ms {
+		dst = w.item(dst, &ms[i])
+	}
+	return dst
+}
+
 // item appends a message as a line.
 func (w *itemWriter) item(dst []byte, m *Message) []byte {
 	dst = append(dst, `{"id":"`...)

@@ -14,12 +14,13 @@ import (
 // results reads what the body of an answer says of the messages of a batch. A body that is not about results says nothing. One that is,
 // and of which it is not clear what it says, or of which message, leaves a doubt: then no message that it does not name is to be done by
 // the answer. Nothing that the app said has failed is ever taken for done.
-func results(body []byte, ms []Message) (items []policy.Outcome, doubt string) {
-	if !mentions(body) {
+func results(body []byte, ids func() map[string][]int, messages int) (items []policy.Outcome, doubt string) {
+	whole := len(body)
+	if body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff"))); !mentions(body) {
 		return nil, ""
 	}
 	var answer struct{ Results json.RawMessage }
-	if len(body) >= readBytes {
+	if whole >= readBytes {
 		return nil, "the results of the batch are larger than " + strconv.Itoa(readBytes) + " bytes"
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -32,12 +33,14 @@ func results(body []byte, ms []Message) (items []policy.Outcome, doubt string) {
 	if json.Unmarshal(answer.Results, &all) != nil {
 		return nil, "the results of the batch are not a list"
 	}
-	return matched(all, ms)
+	if len(all) == 0 {
+		return nil, ""
+	}
+	return matched(all, ids(), messages)
 }
 
 // mentions reports whether a body may hold results.
 func mentions(body []byte) bool {
-	body = bytes.TrimPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("\ufeff"))
 	if len(body) == 0 || body[0] != '{' {
 		return false
 	}
@@ -54,28 +57,23 @@ func mentions(body []byte) bool {
 	}
 }
 
-// matched finds the message of each result. One that is named twice gets the more careful verdict.
-func matched(all []json.RawMessage, ms []Message) (items []policy.Outcome, doubt string) {
-	if len(all) == 0 {
-		return nil, ""
-	}
-	index := make(map[string]int, len(ms))
-	var w itemWriter
-	var id []byte
-	for i := range ms {
-		id = w.id(id[:0], &ms[i])
-		index[unescaped(id)] = i
-	}
-	items = make([]policy.Outcome, len(ms))
+// matched finds the message of each result. One that is named twice gets the more careful verdict. Of an id that several messages
+// have nothing is believed but that they are done, or to be tried again.
+func matched(all []json.RawMessage, ids map[string][]int, messages int) (items []policy.Outcome, doubt string) {
+	items = make([]policy.Outcome, messages)
 	for _, raw := range all {
 		r := readResult(raw)
-		i, known := index[r.id]
-		switch {
-		case !known && (r.outcome.Action == policy.Ack || r.outcome.Action == policy.Drop):
-		case !known:
+		meant := ids[r.id]
+		if len(meant) == 0 && r.outcome.Action != policy.Ack && r.outcome.Action != policy.Drop {
 			doubt = "the results of the batch name a message that is not in it: " + r.id[:min(len(r.id), 100)]
-		case items[i].Kind == 0 || careful(r.outcome.Action) > careful(items[i].Action):
-			items[i] = r.outcome
+		}
+		if len(meant) > 1 && r.outcome.Action != policy.Ack {
+			r.outcome.Action = policy.Retry
+		}
+		for _, i := range meant {
+			if items[i].Kind == 0 || careful(r.outcome.Action) > careful(items[i].Action) {
+				items[i] = r.outcome
+			}
 		}
 	}
 	return items, doubt
@@ -151,11 +149,4 @@ func later(raw json.RawMessage, now time.Time) time.Duration {
 		return max(time.Duration(d), 0)
 	}
 	return math.MaxInt64
-}
-
-// warnResults logs results that make no sense, at most once in a while.
-func (c *Client) warnResults(doubt string) {
-	if c.mayWarn() {
-		c.log.Warn("the app answered a batch with results that make no sense: what they do not name is tried again", "error", doubt)
-	}
 }

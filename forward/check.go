@@ -64,6 +64,13 @@ func (c Config) resolve() (Config, []error) {
 			fault("headers.%s: set by the sidecar itself", name)
 		case canonical == "Authorization" && c.BearerToken != "":
 			fault("headers.%s: bearer_token sets it too", name)
+		case isSignature(canonical) && len(c.SigningSecret) > 0:
+			fault("headers.%s: signing_secret sets it too", name)
+		}
+	}
+	for i, secret := range c.SigningSecret {
+		if err := CheckSigningSecret(secret); err != nil {
+			fault("signing_secret[%d]: %w", i, err)
 		}
 	}
 	if !validValue(c.BearerToken) {

@@ -17,8 +17,9 @@ type Config struct {
 	Headers map[string]string `koanf:"headers" secret:"value"`
 	// BearerToken is sent as Authorization: Bearer.
 	BearerToken string `koanf:"bearer_token" secret:"file"`
-	// SigningSecret signs every request as Standard Webhooks does; a list of two during rotation.
-	SigningSecret []string `koanf:"signing_secret" secret:"file" unsupported:"true"`
+	// SigningSecret is what requests are signed with, as Standard Webhooks wants it: whsec_ and the base64 of 24 to 64 bytes; a
+	// list of two during rotation, one a line in a file. Empty means no signature.
+	SigningSecret []string `koanf:"signing_secret" secret:"file"`
 	// Ready is how the app is probed before messages are pulled.
 	Ready ReadyConfig `koanf:"ready"`
 }

@@ -39,6 +39,7 @@ type envelope struct {
 	request *http.Request // without header and body: each try has its own
 	retried retryablehttp.Request
 	head    []byte        // of the request, with the start of its body, as the lean transport writes it
+	signAt  int           // where in head the lines of the signature begin
 	header  http.Header   // of the request, for net/http
 	taken   http.Response // stands for an answer that was read
 }
@@ -138,15 +139,21 @@ func (c *Client) begin(ctx context.Context, t *Target, m *Message) *exchange {
 		x.taken = http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 		x.request = c.request(t, http.Header{}).WithContext(x)
 	}
+	dropped := 0
+	if t.format != Raw && m.batch == nil {
+		m, dropped = t.format.dress(m)
+	}
 	x.Context, x.body, x.sending, x.result, x.keeps = ctx, m.Body, m.Sending, Result{}, keptBytes
-	if m.batch > 0 {
+	if m.batch != nil {
 		x.keeps = readBytes
 	}
 	if c.links != nil {
 		x.head, x.result.HeadersDropped = c.write(x.head[:0], t, m)
+		x.signAt = len(t.head)
 	} else {
 		x.header, x.result.HeadersDropped = c.header(m)
 	}
+	x.result.HeadersDropped += dropped
 	// http.Client would copy a header, for redirects that are not followed.
 	x.request.Method, x.request.URL = t.method, t.url
 	x.retried.Request = x.request

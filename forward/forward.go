@@ -46,6 +46,7 @@ type Client struct {
 	fixed   []fixedHeader
 	lines   []byte          // fixed, as HTTP/1.1 writes it
 	owned   map[string]bool // names that a message must not set because they are in fixed
+	signer  *signer         // nil: requests are not signed
 	ready   ReadyConfig
 	h2      bool
 
@@ -101,6 +102,10 @@ func New(c Config, o Options) (*Client, error) {
 		client.log = slog.New(slog.DiscardHandler)
 	}
 	client.fix(c, base.user, o.UserAgent)
+	if len(c.SigningSecret) > 0 {
+		client.signer = newSigner(c.SigningSecret)
+		client.owned["Webhook-Id"], client.owned["Webhook-Timestamp"], client.owned["Webhook-Signature"] = true, true, true
+	}
 	client.transport = client.newTransport(o.Connections)
 	if client.h2 {
 		b := &bounded{dialer: client.dialer, slots: make(chan struct{}, o.Connections), closeIdle: client.transport.CloseIdleConnections}

@@ -36,7 +36,7 @@ type fixedHeader struct{ name, value string }
 // fields appends the header lines of a message as HTTP/1.1 writes them, those that frame the request apart. It returns how
 // many lines it left out because HTTP cannot carry them. This is the one place that knows what a message may set.
 func (c *Client) fields(dst []byte, m *Message) ([]byte, int) {
-	if m.batch > 0 {
+	if m.batch != nil {
 		return append(c.batchFields(dst, m), c.lines...), 0
 	}
 	b := headerBuilder{buf: dst}
@@ -75,6 +75,9 @@ func (c *Client) header(m *Message) (http.Header, int) {
 	if agents := h["User-Agent"]; len(agents) > 1 { // net/http would send the first alone
 		h["user-agent"] = agents
 		h["User-Agent"] = []string{""} // which it does not send
+	}
+	if c.signer != nil {
+		h[headerWebhookID] = []string{string(appendWebhookID(nil, m))}
 	}
 	return h, dropped
 }
@@ -159,15 +162,21 @@ func (b *headerBuilder) describe(m *Message) {
 	if hasID && wholeValue(id) {
 		b.buf = append(b.buf, id...)
 	} else {
-		if wholeValue(m.Stream) {
-			b.buf = append(b.buf, m.Stream...)
-		}
-		b.buf = append(b.buf, ':')
-		b.buf = strconv.AppendUint(b.buf, m.Sequence, 10)
-		b.buf = append(b.buf, ':')
-		b.buf = strconv.AppendInt(b.buf, m.Stored.UnixNano(), 10)
+		b.buf = appendOwnID(b.buf, m, wholeValue(m.Stream))
 	}
 	b.end()
+}
+
+// appendOwnID appends what tells a message from all others if it was published without an id: the stream, unless that cannot be
+// said, its sequence there and when it was stored.
+func appendOwnID(dst []byte, m *Message, named bool) []byte {
+	if named {
+		dst = append(dst, m.Stream...)
+	}
+	dst = append(dst, ':')
+	dst = strconv.AppendUint(dst, m.Sequence, 10)
+	dst = append(dst, ':')
+	return strconv.AppendInt(dst, m.Stored.UnixNano(), 10)
 }
 
 func (b *headerBuilder) checked(name, value string) {

@@ -6,8 +6,6 @@ import (
 	"unicode/utf8"
 )
 
-const hexDigits = "0123456789abcdef"
-
 // plainJSON tells the bytes that a JSON string holds as they are.
 var plainJSON = func() (t [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {

@@ -36,6 +36,9 @@ func (x *exchange) tryLean(req *http.Request) error {
 			x.client.app.connected()
 		}
 		x.tell(true)
+		if s := x.client.signer; s != nil {
+			s.fill(x.head[x.signAt:], x.since, x.body)
+		}
 
 		l.keeps = x.keeps
 		reply, start, keep, err := l.carry(x.Context, req, x.head, x.more(), x.since.Add(x.client.timeout))

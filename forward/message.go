@@ -24,13 +24,13 @@ type Message struct {
 	// when it turns out that nothing of it was, and a connection is waited for again.
 	Sending func(bool)
 
-	batch int // it stands for a batch of so many, which its body is
+	batch *batchOf // it stands for a batch, which its body is
 }
 
 // Result is what one attempt came to.
 type Result struct {
 	policy.Outcome
 	Duration       time.Duration // from the connection being had to the end; 0 if none was had
-	HeadersDropped int           // header lines left out because HTTP cannot carry them
+	HeadersDropped int           // header lines left out because HTTP cannot carry them, and attributes that an event cannot have
 	Sent           bool          // the app may have seen the request
 }

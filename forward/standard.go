@@ -31,6 +31,9 @@ func (x *exchange) tryStandard(req *http.Request) error {
 
 	req = req.WithContext(ctx)
 	req.Header = x.header
+	if s := x.client.signer; s != nil {
+		req.Header = s.signed(x.header, time.Now(), x.body)
+	}
 	x.rewind(req)
 	resp, err := x.client.transport.RoundTrip(req)
 	if err == nil {

@@ -15,6 +15,7 @@ type Target struct {
 	url    *url.URL
 	head   []byte // its request line and Host, as net/http writes them
 	batch  bool   // its requests are batches
+	format Format
 }
 
 // Target makes the target of a method and a path, which is joined to the path of the app's URL and may have a query.
@@ -46,6 +47,9 @@ func (c *Client) Target(method, path string) (*Target, error) {
 // out.
 func (c *Client) write(dst []byte, t *Target, m *Message) ([]byte, int) {
 	dst = append(dst, t.head...)
+	if c.signer != nil {
+		dst = c.signer.reserve(dst, m)
+	}
 	dst, dropped := c.fields(dst, m)
 	if len(m.Body) > 0 || hasBody(t.method) {
 		dst = append(dst, "Content-Length: "...)

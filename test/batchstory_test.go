@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -354,5 +355,40 @@ func TestBatchRate(t *testing.T) {
 	calls := a.calls()
 	if took, most := calls[len(calls)-1].begun.Sub(calls[0].begun), time.Duration(len(calls)-2)*time.Second/20; took < most {
 		t.Errorf("%d requests within %s", len(calls), took)
+	}
+}
+
+// In both formats of CloudEvents a batch is one of events, signed like any request.
+func TestBatchOfEvents(t *testing.T) {
+	for _, format := range []string{"cloudevents", "cloudevents-json"} {
+		t.Run(format, func(t *testing.T) {
+			w := newWorld(t)
+			w.app.on(func(c *call) reply {
+				var events []map[string]any
+				if err := json.Unmarshal([]byte(c.body), &events); err != nil || c.header.Get("Content-Type") != "application/cloudevents-batch+json" {
+					t.Errorf("%v of %s", err, c.body)
+				}
+				if !signed(*c, newSecret) || !strings.HasPrefix(c.header.Get("webhook-id"), "batch_") {
+					t.Errorf("signature %v", c.header)
+				}
+				for _, e := range events {
+					if e["id"] == "m-7" {
+						return reply{status: 200, body: `{"results":[{"id":"m-7","action":"dlq"}]}`}
+					}
+				}
+				return reply{status: 200}
+			})
+			var bad uint64
+			for i := range 30 {
+				if seq := w.publish("orders.a", `{"n":1}`, fmt.Sprintf("Nats-Msg-Id: m-%d", i)); i == 7 {
+					bad = seq
+				}
+			}
+			w.running(batched(10, func(c *config.Consumer) { c.Format = format }), func(c *config.Config) { c.App.SigningSecret = []string{newSecret} })
+			w.waitDone()
+			if e := w.deadOf(bad); e.body != `{"n":1}` || len(w.dead()) != 1 {
+				t.Errorf("entry %q", e.body)
+			}
+		})
 	}
 }

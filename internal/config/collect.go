@@ -12,6 +12,8 @@ func (d *decoder) list(f field, n *node, o Origin, path string) ([]string, bool)
 	switch {
 	case n.shape == scalar && n.tag == tagEnv:
 		items = splitEnv(n.text)
+	case n.shape == scalar && f.secret == "file" && n.text == "":
+		return nil, true // no secret
 	case n.shape == scalar && f.secret == "file":
 		items = []*node{n}
 	case n.shape != sequence:

@@ -60,8 +60,9 @@ type Consumer struct {
 	Path string `koanf:"path"`
 	// Method is the HTTP method: POST, PUT or PATCH.
 	Method string `koanf:"method" enum:"POST,PUT,PATCH"`
-	// Format is how a message becomes a request.
-	Format string `koanf:"format" enum:"raw,cloudevents,cloudevents-json" unsupported:"true"`
+	// Format is how a message becomes a request: raw (as it is), cloudevents (a CloudEvent in binary mode: attributes in headers)
+	// or cloudevents-json (in structured mode: all of it in the body).
+	Format string `koanf:"format" enum:"raw,cloudevents,cloudevents-json"`
 	// Concurrency is the most requests in flight, 1 to 10000.
 	Concurrency int `koanf:"concurrency" later:"{map}"`
 	// Prefetch is the most messages leased beyond those in flight; 0 means none.

@@ -85,8 +85,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		{"map without =", "SIDECAR_APP_HEADERS=hunter2", `SIDECAR_APP_HEADERS: app.headers: entry 1 has no =: write a=b,c=d (a value with a comma can only be given in a file)`},
 		{"map twice", "SIDECAR_APP_HEADERS=A=b,A=c", `SIDECAR_APP_HEADERS: app.headers.A: is given twice`},
 		{"list element", "SIDECAR_NATS_URLS=nats://a,,nats://b", `SIDECAR_NATS_URLS: nats.urls[1] = "": has no scheme: write nats://host:4222`},
-		{"unsupported", "SIDECAR_CONSUMERS_0_FORMAT=cloudevents", `SIDECAR_CONSUMERS_0_FORMAT: consumers[0].format = "cloudevents": not supported yet`},
-		{"unsupported twin", "SIDECAR_APP_SIGNING_SECRET_FILE=/x", `SIDECAR_APP_SIGNING_SECRET_FILE: app.signing_secret_file: not supported yet`},
+		{"second signing secret", "SIDECAR_APP_SIGNING_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw,hunter2", `SIDECAR_APP_SIGNING_SECRET: app.signing_secret[1]: is not whsec_ followed by base64`},
 		{"defaults", "SIDECAR_DEFAULTS_RETRY_INITIAL=0s", `SIDECAR_DEFAULTS_RETRY_INITIAL: defaults.retry.initial = 0s: must be above 0: a retry without delay is a tight loop`},
 		{"secret file missing", "SIDECAR_NATS_TOKEN_FILE=/nowhere/t", `SIDECAR_NATS_TOKEN_FILE: nats.token_file = "/nowhere/t": open the file: no such file or directory`},
 		{"empty secret file", "SIDECAR_NATS_TOKEN_FILE=/dev/null", `SIDECAR_NATS_TOKEN_FILE: nats.token_file = "/dev/null": the file is empty`},
@@ -245,6 +244,54 @@ func TestSecretFiles(t *testing.T) {
 		case err != nil && (!strings.HasSuffix(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2")):
 			t.Errorf("%s: %v", tt.name, err)
 		}
+	}
+}
+
+// Signing secrets come from anywhere, and are shown nowhere.
+func TestSigningSecrets(t *testing.T) {
+	const one, two = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+	file := t.TempDir() + "/secrets"
+	for name, c := range map[string]struct {
+		content, app string
+		env          []string
+		want         []string
+		fault        string
+	}{
+		"none":                  {app: "{signing_secret: ''}"},
+		"an empty list":         {app: "{signing_secret: []}", want: []string{}},
+		"one":                   {app: "{signing_secret: " + one + "}", want: []string{one}},
+		"two":                   {app: "{signing_secret: [" + one + ", " + two + "]}", want: []string{one, two}},
+		"environment":           {env: []string{"SIDECAR_APP_SIGNING_SECRET=" + one + "," + two}, want: []string{one, two}},
+		"file":                  {content: one + "\r\n\n" + two + " \n", app: "{signing_secret_file: " + file + "}", want: []string{one, two}},
+		"file by environment":   {content: one, env: []string{"SIDECAR_APP_SIGNING_SECRET_FILE=" + file}, want: []string{one}},
+		"empty key beside file": {content: one, app: "{signing_secret: '', signing_secret_file: " + file + "}", want: []string{one}},
+		"both":                  {content: one, app: "{signing_secret: " + one + ", signing_secret_file: " + file + "}", fault: "both signing_secret and signing_secret_file are set"},
+		"file of blanks":        {content: " \n", app: "{signing_secret_file: " + file + "}", fault: "the file is empty"},
+		"file of something":     {content: one + "\nhunter2", app: "{signing_secret_file: " + file + "}", fault: "app.signing_secret[1]: is not whsec_ followed by base64"},
+		"an empty one of two":   {app: "{signing_secret: ['', " + two + "]}", fault: "app.signing_secret[0]: is the base64 of 0 bytes and must be that of 24 to 64"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			config := minimal
+			if c.app != "" {
+				config += "app: " + c.app + "\n"
+			}
+			l, err := Load(Options{File: write(t, "s.yaml", config), Environ: c.env})
+			if c.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fault) || strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("%v, want %s", err, c.fault)
+				}
+				return
+			}
+			if err != nil || !reflect.DeepEqual(l.App.SigningSecret, c.want) {
+				t.Fatalf("%q, %v", l.App.SigningSecret, err)
+			}
+			if text := printed(t, l); strings.Contains(text, one) || strings.Contains(text, two) {
+				t.Error(text)
+			}
+		})
 	}
 }
 

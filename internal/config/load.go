@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/v2"
@@ -167,13 +168,17 @@ func (b *builder) set(f field, l leaf, path string, v reflect.Value) {
 	b.loaded.origins[path] = l.Origin
 	if l.File != "" {
 		secret, err := readSecret(l.File)
+		lines := strings.Fields(secret)
+		if err == nil && f.kind == list && len(lines) == 0 {
+			err = errEmptyFile
+		}
 		if err != nil {
 			b.secretFault(f, l, path, err)
 			return
 		}
 		l.Value = secret
 		if f.kind == list {
-			l.Value = []string{secret}
+			l.Value = lines
 		}
 	}
 	given := reflect.ValueOf(l.Value)

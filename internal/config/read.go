@@ -18,6 +18,8 @@ const (
 	maxSecret = 64 << 10
 )
 
+var errEmptyFile = errors.New("the file is empty")
+
 // readSecret reads a secret from a file and trims one trailing newline.
 func readSecret(name string) (string, error) {
 	data, err := readLimited(name, maxSecret)
@@ -26,7 +28,7 @@ func readSecret(name string) (string, error) {
 	}
 	s := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	if s == "" {
-		return "", errors.New("the file is empty")
+		return "", errEmptyFile
 	}
 	return s, nil
 }

@@ -32,8 +32,6 @@ const exampleHead = `# Every key of the sidecar, at its default. Only the stream
 const exampleFoot = `
 # Any key of a consumer, applied to all of them, below a consumer's own keys.
 defaults: {}
-
-# Known, and not supported yet: app.signing_secret, and of a consumer: format other than raw.
 `
 
 // example is the text of config.example.yaml.
@@ -51,7 +49,7 @@ func exampleConfig() Config {
 	c := DefaultConsumer()
 	c.Stream, c.Durable, c.Status = "ORDERS", "orders-worker", policy.DefaultStatus()
 	c.FilterSubjects = []string{}
-	cfg.App.Headers = map[string]string{}
+	cfg.App.Headers, cfg.App.SigningSecret = map[string]string{}, []string{}
 	cfg.Consumers = []Consumer{c}
 	return cfg
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/jetsidecar/jetsidecar/forward"
 )
 
 // notForHeaders are the headers that app.headers must not set: those of one connection or of the request's framing.
@@ -19,6 +21,9 @@ var notForHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "
 // perMessage are the headers that the sidecar sets for each message.
 var perMessage = []string{"Nats-Subject", "Nats-Stream", "Nats-Consumer", "Nats-Sequence", "Nats-Time-Stamp",
 	"Nats-Num-Delivered", "Nats-Max-Deliver", "Nats-Num-Pending", "Nats-Msg-Id", "Idempotency-Key"}
+
+// ofSignature are the headers that the sidecar sets for each request if there is a signing secret.
+var ofSignature = []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"}
 
 // app checks where the app is and how it is spoken to.
 func (c *checker) app() {
@@ -32,13 +37,14 @@ func (c *checker) app() {
 		c.fault("app.ca_file", "is of use with an https app.url only")
 	}
 	c.file("app.ca_file", a.CAFile)
-	c.appHeaders(a.Headers, a.BearerToken, hasUser)
+	c.appHeaders(a, hasUser)
 	if !validHeaderValue(a.BearerToken) || strings.ContainsAny(a.BearerToken, " \t") {
 		c.fault("app.bearer_token", "holds blanks or control characters, which a token cannot")
 	}
 	if a.BearerToken != "" && hasUser {
 		c.fault("app.bearer_token", "is given together with a user in app.url; both set the Authorization header")
 	}
+	c.signingSecret(a.SigningSecret)
 	if a.Ready.Path != "" {
 		c.urlPath("app.ready.path", a.Ready.Path)
 	}
@@ -67,7 +73,24 @@ func (c *checker) appURL(s string) (scheme string, hasUser bool) {
 	return "", false
 }
 
-func (c *checker) appHeaders(headers map[string]string, bearer string, hasUser bool) {
+// signingSecret checks the secrets that requests are signed with.
+func (c *checker) signingSecret(secrets []string) {
+	const key = "app.signing_secret"
+	for i, secret := range secrets {
+		at := "[" + strconv.Itoa(i) + "]"
+		if err := forward.CheckSigningSecret(secret); err != nil {
+			c.item(key, at, "", "%v", err)
+		} else if slices.Contains(secrets[:i], secret) {
+			c.item(key, at, "", "is given twice")
+		}
+	}
+	if len(secrets) > 2 {
+		c.item(key, "", "", "has %d secrets and may have two, the new and the old one of a rotation", len(secrets))
+	}
+}
+
+func (c *checker) appHeaders(a forward.Config, hasUser bool) {
+	headers, bearer := a.Headers, a.BearerToken
 	seen := make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		at := "." + name
@@ -85,6 +108,10 @@ func (c *checker) appHeaders(headers map[string]string, bearer string, hasUser b
 			c.item("app.headers", at, "", "is given together with app.bearer_token; both set the Authorization header")
 		case canonical == "Authorization" && hasUser:
 			c.item("app.headers", at, "", "is given together with a user in app.url; both set the Authorization header")
+		case slices.Contains(ofSignature, canonical) && len(a.SigningSecret) > 0:
+			c.item("app.headers", at, "", "is given together with app.signing_secret, which sets it for each request")
+		case canonical == "Content-Type" && slices.ContainsFunc(c.l.Consumers, func(c Consumer) bool { return c.Format == "cloudevents-json" }):
+			c.item("app.headers", at, "", "is given together with format: cloudevents-json, which has a content type of its own")
 		case !validHeaderValue(headers[name]):
 			c.item("app.headers", at, "", "holds control characters, which an HTTP header cannot")
 		}
