@@ -97,7 +97,9 @@ func FuzzBatchLine(f *testing.F) {
 
 func TestBatchResults(t *testing.T) {
 	ms := aBatch()
-	id := func(i int) string { return `"` + "ORDERS:" + string(rune('0'+i)) + ":" + []string{"", "1772366400123456000", "1772366400000000000"}[i] + `"` }
+	id := func(i int) string {
+		return `"` + "ORDERS:" + string(rune('0'+i)) + ":" + []string{"", "1772366400123456000", "1772366400000000000"}[i] + `"`
+	}
 	for name, tc := range map[string]struct {
 		format Format
 		body   string

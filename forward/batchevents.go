@@ -10,10 +10,9 @@ import (
 func appendEvents(dst []byte, ms []Message) (_ []byte, dropped int) {
 	var w itemWriter
 	for i := range ms {
-		n := 0
-		dst = append(dst, "[,"[min(i, 1)])
-		dst, n = w.event(dst, &ms[i])
-		dropped += n
+		var left int
+		dst, left = w.event(append(dst, "[,"[min(i, 1)]), &ms[i])
+		dropped += left
 	}
 	return append(dst, ']'), dropped
 }
