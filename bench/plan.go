@@ -124,6 +124,7 @@ var always = []func(*benchCase){
 	func(c *benchCase) { c.Dedupe, c.Own = "off", true },
 	func(c *benchCase) { c.Dedupe, c.Own = "kv", true },
 	func(c *benchCase) { c.Size, c.Concurrency, c.Batch, c.Own = 256, 8, 500, true },
+	func(c *benchCase) { c.Size, c.Concurrency, c.Batch, c.Ack, c.Own = 256, 8, 500, "async", true },
 }
 
 // chosen is whether the command line says what the cases are.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -44,7 +45,7 @@ func (t *Target) Batched() *Target {
 // ignored.
 func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) BatchResult {
 	buf := c.batchBuffer()
-	body, dropped, contentType := (*buf)[:0], 0, batchLines
+	body, dropped, contentType := slices.Grow((*buf)[:0], sizeOf(ms)), 0, batchLines
 	if t.format == Raw {
 		body = appendLines(body, ms)
 	} else {
@@ -93,6 +94,16 @@ func (c *Client) forwardOne(ctx context.Context, t *Target, m *Message) Result {
 		r.Outcome = r.Items[0]
 	}
 	return r.Result
+}
+
+// sizeOf is about how large a batch is, if little of it must be escaped.
+func sizeOf(ms []Message) int {
+	const line = 320 // besides the body
+	size := line * len(ms)
+	for i := range ms {
+		size += len(ms[i].Body) * 9 / 8
+	}
+	return size
 }
 
 // batchFields appends the header lines of a batch.

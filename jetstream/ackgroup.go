@@ -47,6 +47,10 @@ func (s *Source) ackSome(batch []*Message) {
 	}
 	if s.cfg.AckAsync || len(noted) < 2 || !s.mayPublish(now) || !s.sendGroup(noted, now) {
 		s.sendOutbox(now)
+	} else {
+		left := len(s.outbox) - len(noted)
+		clear(s.outbox[left:])
+		s.outbox = s.outbox[:left]
 	}
 	s.refill()
 	s.mu.Unlock()
@@ -57,7 +61,7 @@ func (s *Source) ackSome(batch []*Message) {
 	}
 }
 
-// sendGroup sends acks, which are the last in the outbox. It reports whether it could; then they are out of the outbox.
+// sendGroup sends acks. It reports whether it could.
 func (s *Source) sendGroup(messages []*Message, now time.Time) bool {
 	s.dropGroups(now)
 	s.grouped++
@@ -71,11 +75,27 @@ func (s *Source) sendGroup(messages []*Message, now time.Time) bool {
 		}
 		m.firstSent, m.sentAt, m.wasSent = now, now, true
 	}
-	left := len(s.outbox) - len(messages)
-	clear(s.outbox[left:])
-	s.outbox = s.outbox[:left]
 	s.groups[s.grouped] = &ackGroup{messages: messages, missing: len(messages), sentAt: now}
 	return true
+}
+
+// groupWaiting sends acks together that waited for the durable to be known. The caller may publish.
+func (s *Source) groupWaiting(now time.Time) {
+	if s.grouped == 0 || len(s.settling) < togetherAcked {
+		return // there are no batches, or few messages: each for itself
+	}
+	var waiting []*Message
+	for m := range s.settling {
+		if m.verdict != ack || m.wasSent {
+			continue
+		}
+		if waiting = append(waiting, m); len(waiting) == togetherAcked {
+			if !s.sendGroup(waiting, now) {
+				return
+			}
+			waiting = nil
+		}
+	}
 }
 
 // dropGroups forgets groups that did not become whole.

@@ -435,6 +435,7 @@ func (s *Source) turn(ctx context.Context) {
 		return
 	}
 	now := time.Now()
+	s.groupWaiting(now)
 	s.sendWaiting(now)
 	s.keepAlive(now)
 	s.watchLanes(now)
