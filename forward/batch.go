@@ -67,7 +67,7 @@ func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) Batc
 	}
 	for i := range r.Items {
 		if r.Items[i].Kind != 0 {
-			r.Items[i].Status, r.Items[i].Response = r.Status, r.Response
+			r.Items[i].Status = r.Status
 		}
 	}
 	return r

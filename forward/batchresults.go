@@ -117,7 +117,7 @@ func readResult(raw json.RawMessage) result {
 		RetryAfter json.RawMessage `json:"retry_after"`
 	}
 	_ = json.Unmarshal(raw, &fields) // what is no object says nothing, and names no message
-	r := result{id: textOf(fields.ID), outcome: policy.Outcome{Kind: policy.Answered}}
+	r := result{id: textOf(fields.ID), outcome: policy.Outcome{Kind: policy.Answered, Response: bytes.Clone(raw[:min(len(raw), keptBytes)])}}
 	word := textOf(fields.Action)
 	action, ok := policy.ParseAction(word)
 	if !ok {
