@@ -300,7 +300,7 @@ func TestBatchResults(t *testing.T) {
 		if buried != (kind == "dlq" || kind == "never") {
 			t.Errorf("%s %d: dead-lettered %v", kind, seq, buried)
 		}
-		if kind == "dlq" && (e.header.Get("Dlq-Reason") != "rejected" || e.header.Get("Dlq-Error") != "bad one" || e.header.Get("Dlq-Status") != "200" || !strings.HasPrefix(e.header.Get("Dlq-Response"), `{"action":"dlq","id":"`) || e.body != "dlq") {
+		if kind == "dlq" && (e.header.Get("Dlq-Reason") != "rejected" || e.header.Get("Dlq-Error") != "bad one" || e.header.Get("Dlq-Status") != "200" || !strings.HasPrefix(e.header.Get("Dlq-Response"), `{"action":"DLQ","id":"`) || e.body != "dlq") {
 			t.Errorf("entry %v", e.header)
 		}
 		if kind == "never" && (e.header.Get("Dlq-Reason") != "max_deliver" || e.header.Get("Dlq-Deliveries") != "3") {

@@ -55,6 +55,9 @@ func TestBatchWithPoison(t *testing.T) {
 			if e.header.Get("Dlq-Reason") != c.reason || e.header.Get("Dlq-Deliveries") != fmt.Sprint(c.attempts) {
 				t.Errorf("entry %v", e.header)
 			}
+			if n := len(w.dead()); n != 1 {
+				t.Errorf("%d dead letters", n)
+			}
 			if strings.Contains(s.log.String(), "breaker is open") {
 				t.Error("one message opened the breaker")
 			}
@@ -72,6 +75,9 @@ func TestBatchOfAnAppThatIsBusy(t *testing.T) {
 	a.balance(false)
 	if e := w.deadOf(seqs[7]); e.header.Get("Dlq-Reason") != "max_deliver" || e.header.Get("Dlq-Status") != "503" || e.header.Get("Dlq-Deliveries") != "1" {
 		t.Errorf("entry %v", e.header)
+	}
+	if n := len(w.dead()); n != 1 {
+		t.Errorf("%d dead letters", n)
 	}
 }
 
