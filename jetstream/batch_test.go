@@ -41,8 +41,14 @@ func TestAcksOfABatchThatAreLost(t *testing.T) {
 			b.source.mu.Lock()
 			right := batch[4].reply
 			batch[4].reply = "elsewhere"
+			for _, m := range batch {
+				b.source.note(m, ack)
+			}
+			b.source.outbox = nil
+			if !b.source.sendGroup(batch, time.Now()) {
+				t.Error("they are not sent")
+			}
 			b.source.mu.Unlock()
-			b.source.AckAll(batch)
 			b.eventually("nine are acked", func() bool { return b.info().NumAckPending == 1 })
 			b.eventually("nine are confirmed", func() bool { return b.source.Leased() == 1 })
 			b.source.mu.Lock()
