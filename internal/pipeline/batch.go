@@ -154,7 +154,7 @@ func (p *Pipeline) callBatch(w *worker, b *batch, items []*attempt) forward.Batc
 	if r.Sent {
 		p.Observer.Requested(r.Status, r.Duration)
 	}
-	if lost > 0 {
+	if lost += r.HeadersDropped; lost > 0 {
 		p.Observer.HeadersDropped(lost)
 	}
 	for _, a := range items {
