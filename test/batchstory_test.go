@@ -392,3 +392,26 @@ func TestBatchOfEvents(t *testing.T) {
 		})
 	}
 }
+
+// Messages of batches wait in the retry stream where they would hold up new ones, and come from there in batches too.
+func TestBatchAndTheRetryStream(t *testing.T) {
+	w := newWorld(t)
+	a := w.batchApp(func(b *batchCall) (reply, map[string]verdict) {
+		vs := map[string]verdict{}
+		for _, i := range b.items {
+			if i.NumDelivered == 1 {
+				vs[i.ID] = verdict{"retry", "", 2}
+			}
+		}
+		return reply{status: 200}, vs
+	})
+	w.publishMany(80, func(int) string { return "x" })
+	s := w.running(batched(10, func(c *config.Consumer) { c.MaxAckPending, c.Concurrency, c.Prefetch = 40, 2, 4 }))
+	s.waitMetric("sidecar_moved_total", atLeast(10))
+	a.balance(false)
+	for seq := range a.times {
+		if got := a.attempts(seq); len(got) != 2 || got[1] != 2 {
+			t.Errorf("message %d: attempts %v", seq, got)
+		}
+	}
+}
