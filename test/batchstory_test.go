@@ -48,16 +48,16 @@ var mixedKinds = []string{"good", "good", "good", "bad", "flaky", "good", "poiso
 func TestBatchKills(t *testing.T) {
 	w := newWorld(t)
 	a := w.batchApp(mixedBatch)
-	w.publishMany(400, func(i int) string { return mixedKinds[i%len(mixedKinds)] })
+	w.publishMany(200, func(i int) string { return mixedKinds[i%len(mixedKinds)] })
 	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_MAX_DELIVER=6", "SIDECAR_CONSUMERS_0_CONCURRENCY=3",
 		"SIDECAR_CONSUMERS_0_BATCH_MAX_MESSAGES=20", "SIDECAR_LOG_LEVEL=warn")
-	for range 4 {
+	for range 3 {
 		p := start(t, env...)
 		calls := w.app.count() + 10 + rand.N(20)
 		eventually(t, func() bool { return w.app.count() >= calls || w.done() }, func() string { return "calls:\n" + p.log.String() })
 		p.kill()
 	}
-	w.running(batched(20))
+	w.running(batched(20, func(c *config.Consumer) { c.MaxDeliver = 6 }))
 	a.balance(true)
 	for _, e := range w.dead() {
 		if e.body == "good" || e.body == "flaky" {
@@ -113,7 +113,7 @@ func TestStopInTheMiddleOfBatches(t *testing.T) {
 	})
 	w.publishMany(100, func(int) string { return "x" })
 	s := w.running(batched(10, func(c *config.Consumer) { c.Concurrency, c.Prefetch = 2, 30 }))
-	eventually(t, func() bool { return w.app.inFlight() == 2 && w.consumer(durable).NumAckPending > 30 }, text("two batches"))
+	eventually(t, func() bool { return w.app.inFlight() == 2 && w.consumer(durable).NumAckPending > 10 }, text("two batches"))
 	s.cancel()
 	eventually(t, func() bool { return s.admin.status("/readyz") != 200 }, text("the stop to begin"))
 	close(open)
