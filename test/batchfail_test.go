@@ -58,6 +58,12 @@ func TestBatchWithPoison(t *testing.T) {
 			if n := len(w.dead()); n != 1 {
 				t.Errorf("%d dead letters", n)
 			}
+			for _, l := range s.log.lines("batch") {
+				n := func(field string) float64 { v, _ := l[field].(float64); return v }
+				if n("ack")+n("retry")+n("dlq")+n("drop")+n("again") != n("messages") || l["error"] != nil && n("status") == 200 && name != "dlq by header" {
+					t.Errorf("line %v", l)
+				}
+			}
 			if strings.Contains(s.log.String(), "breaker is open") {
 				t.Error("one message opened the breaker")
 			}

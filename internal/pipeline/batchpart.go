@@ -47,7 +47,8 @@ func (p *Pipeline) sendPart(ctx context.Context, w *worker, b *batch, next part)
 	p.gate.leaveBatch(b.done, rest, means, failureOf(&r))
 	b.distribute(p, next, rest, &r)
 	p.settleAll(b, &seen)
-	if r.Sent {
+	if r.Sent && r.Kind != policy.HandedBack {
+		seen.Again = seen.Messages - seen.Ack - seen.Retry - seen.DLQ - seen.Drop
 		seen.Status, seen.Error, seen.Duration = r.Status, causeOf(&r.Result), r.Duration
 		p.Observer.Batched(&seen)
 	}

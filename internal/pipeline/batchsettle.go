@@ -30,7 +30,6 @@ func (p *Pipeline) settleAll(b *batch, seen *Batch) {
 	for _, a := range b.done {
 		switch {
 		case a.again:
-			seen.Again++
 			p.end(a)
 			p.Source.Keep(a.message)
 			continue
