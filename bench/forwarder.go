@@ -68,6 +68,9 @@ func startSidecar(binary string, t target) (*process, error) {
 	if t.Ack != "" {
 		env["CONSUMERS_0_ACK"] = t.Ack
 	}
+	if t.Batch > 0 {
+		env["CONSUMERS_0_BATCH_MAX_MESSAGES"] = strconv.Itoa(t.Batch)
+	}
 	if t.Dedupe != "" {
 		env["CONSUMERS_0_DEDUPE_STORE"] = t.Dedupe
 	}

@@ -26,8 +26,9 @@ type benchCase struct {
 	Ack         string        `json:"ack,omitempty"`
 	Dedupe      string        `json:"dedupe,omitempty"`
 	Order       string        `json:"order,omitempty"`
-	Keys        int           `json:"keys,omitempty"` // subjects of the messages, one after the other; 0 is one
-	RoundTrip   time.Duration `json:"round_trip"`     // to NATS, in addition
+	Keys        int           `json:"keys,omitempty"`  // subjects of the messages, one after the other; 0 is one
+	Batch       int           `json:"batch,omitempty"` // messages in a request at most
+	RoundTrip   time.Duration `json:"round_trip"`      // to NATS, in addition
 	Rate        int           `json:"rate,omitempty"`
 	Messages    int           `json:"messages"`
 	Time        time.Duration `json:"time,omitempty"` // of an idle run
@@ -129,6 +130,8 @@ var always = []func(*benchCase){
 	func(c *benchCase) { c.Order, c.Keys, c.Own = "subject", 10000, true },
 	func(c *benchCase) { c.Order, c.Keys, c.Own = "subject", 100, true },
 	func(c *benchCase) { c.Order, c.Concurrency, c.Own = "stream", 1, true },
+	func(c *benchCase) { c.Size, c.Concurrency, c.Batch, c.Own = 256, 8, 500, true },
+	func(c *benchCase) { c.Size, c.Concurrency, c.Batch, c.Ack, c.Own = 256, 8, 500, "async", true },
 }
 
 // chosen is whether the command line says what the cases are.
@@ -192,6 +195,9 @@ func (c benchCase) title() string {
 	}
 	if c.Keys > 0 {
 		name += fmt.Sprintf(", %d keys", c.Keys)
+	}
+	if c.Batch > 0 {
+		name += fmt.Sprintf(", batches of %d", c.Batch)
 	}
 	return name
 }

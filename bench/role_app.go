@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -66,6 +67,10 @@ func playApp(ctx context.Context, r *role) error {
 
 func (a *app) work(w http.ResponseWriter, req *http.Request) {
 	arrived := time.Now()
+	if req.Header.Get("Content-Type") == "application/x-ndjson" {
+		a.workBatch(arrived, req)
+		return
+	}
 	var stamp [stampSize]byte
 	_, err := io.ReadFull(req.Body, stamp[:])
 	if _, rest := io.Copy(io.Discard, req.Body); err != nil || rest != nil {
@@ -80,6 +85,27 @@ func (a *app) work(w http.ResponseWriter, req *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stats.Done++
+	a.stats.Last = time.Now().UnixNano()
+}
+
+// workBatch takes a batch: its lines are messages.
+func (a *app) workBatch(arrived time.Time, req *http.Request) {
+	delay, _, _ := a.arrived(arrived, 0)
+	if delay > 0 {
+		time.Sleep(delay)
+	}
+	lines := 0
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := req.Body.Read(buf)
+		lines += bytes.Count(buf[:n], []byte{'\n'})
+		if err != nil {
+			break
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stats.Done += lines
 	a.stats.Last = time.Now().UnixNano()
 }
 

@@ -40,7 +40,11 @@ func (m *Memory) Remember(k Key) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := m.purge()
+	m.keep(k, m.purge())
+}
+
+// keep keeps k from a time on, in the table's terms.
+func (m *Memory) keep(k Key, at int64) {
 	if n, found := m.table.find(k); found {
 		m.table.refresh(n, at)
 		return

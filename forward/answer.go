@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	keptBytes   = 1 << 10  // of the response body and of Sidecar-Reason
+	keptBytes   = 1 << 10  // of the response body, unless it has the results of a batch, and of Sidecar-Reason
 	readBytes   = 1 << 20  // of the response body, before the connection is given up instead
 	headerBytes = 64 << 10 // of the response header
 )
@@ -20,7 +20,7 @@ func (x *exchange) read(resp *http.Response) error {
 	var start []byte
 	if resp.ContentLength != 0 && resp.StatusCode != http.StatusSwitchingProtocols {
 		var err error
-		if start, _, err = drain(resp.Body); err != nil {
+		if start, _, err = drain(resp.Body, x.keeps); err != nil {
 			return err
 		}
 	}
@@ -50,12 +50,16 @@ func (c *Client) outcome(r reply, start []byte) policy.Outcome {
 // warnAction logs a Sidecar-Action that makes no sense, at most once in a while: an app that gets it wrong does so in
 // every answer.
 func (c *Client) warnAction(value string) {
+	if c.mayWarn() {
+		c.log.Warn("app answered with an unknown sidecar-action, ignored", "value", value[:min(len(value), 100)])
+	}
+}
+
+// mayWarn reports whether it is time for another warning.
+func (c *Client) mayWarn() bool {
 	const every = int64(10 * time.Second)
 	now, last := int64(time.Since(c.born)), c.warned.Load()
-	if last != 0 && now-last < every || !c.warned.CompareAndSwap(last, max(now, 1)) {
-		return
-	}
-	c.log.Warn("app answered with an unknown sidecar-action, ignored", "value", value[:min(len(value), 100)])
+	return (last == 0 || now-last >= every) && c.warned.CompareAndSwap(last, max(now, 1))
 }
 
 // oneLine is an error's text on one line.

@@ -19,6 +19,7 @@ type exchange struct {
 	client  *Client
 	body    []byte
 	sending func(bool) // Message.Sending
+	keeps   int        // bytes of the answer's body that are kept
 	envelope
 
 	// Of the current try.
@@ -140,10 +141,13 @@ func (c *Client) begin(ctx context.Context, t *Target, m *Message) *exchange {
 		x.request = c.request(t, http.Header{}).WithContext(x)
 	}
 	dropped := 0
-	if t.format != Raw {
+	if t.format != Raw && m.batch == nil {
 		m, dropped = t.format.dress(m)
 	}
-	x.Context, x.body, x.sending, x.result = ctx, m.Body, m.Sending, Result{}
+	x.Context, x.body, x.sending, x.result, x.keeps = ctx, m.Body, m.Sending, Result{}, keptBytes
+	if m.batch != nil {
+		x.keeps = readBytes
+	}
 	if c.links != nil {
 		x.head, x.result.HeadersDropped = c.write(x.head[:0], t, m)
 		x.signAt = len(t.head)

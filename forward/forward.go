@@ -171,6 +171,14 @@ func reconnectDelay(least, most time.Duration, tries int, random float64) time.D
 // Forward sends a message and reports what came of it. While no connection can be made it waits and tries again; that ends
 // with a connection or with ctx. What ctx cuts off is handed back, never failed.
 func (c *Client) Forward(ctx context.Context, t *Target, m *Message) Result {
+	if t.batch {
+		return c.forwardOne(ctx, t, m)
+	}
+	return c.exchange(ctx, t, m)
+}
+
+// exchange sends one request and reports what came of it.
+func (c *Client) exchange(ctx context.Context, t *Target, m *Message) Result {
 	x := c.begin(ctx, t, m)
 	// A redirect whose target makes no sense is an error here, and an answer all the same.
 	_, err := c.retry.Do(&x.retried)

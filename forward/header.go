@@ -36,6 +36,9 @@ type fixedHeader struct{ name, value string }
 // fields appends the header lines of a message as HTTP/1.1 writes them, those that frame the request apart. It returns how
 // many lines it left out because HTTP cannot carry them. This is the one place that knows what a message may set.
 func (c *Client) fields(dst []byte, m *Message) ([]byte, int) {
+	if m.batch != nil {
+		return append(c.batchFields(dst, m), c.lines...), 0
+	}
 	b := headerBuilder{buf: dst}
 	b.pass(m.Header, c.owned)
 	b.describe(m)

@@ -40,6 +40,7 @@ func (x *exchange) tryLean(req *http.Request) error {
 			s.fill(x.head[x.signAt:], x.since, x.body)
 		}
 
+		l.keeps = x.keeps
 		reply, start, keep, err := l.carry(x.Context, req, x.head, x.more(), x.since.Add(x.client.timeout))
 		now := time.Now()
 		x.result.Sent, x.result.Duration = l.sent > 0, now.Sub(x.since)

@@ -26,6 +26,7 @@ type link struct {
 	idle time.Time       // since when
 
 	// The request under way.
+	keeps     int    // bytes of the answer's body that are returned
 	out, more []byte // to be written: the head with the start of the body, and the rest of it
 	sent      int    // of both
 	began     bool   // writing

@@ -23,6 +23,8 @@ type Message struct {
 	// Sending, if set, is called with true when a connection is had and the request is about to be sent, and with false
 	// when it turns out that nothing of it was, and a connection is waited for again.
 	Sending func(bool)
+
+	batch *batchOf // it stands for a batch, which its body is
 }
 
 // Result is what one attempt came to.

@@ -38,13 +38,13 @@ func (l *link) body(length int64) (start []byte, whole bool, err error) {
 	}
 	if length <= int64(l.r.Buffered()) {
 		all, _ := l.r.Peek(int(length))
-		start = append(start, all[:min(len(all), keptBytes)]...)
+		start = append(start, all[:min(len(all), l.keeps)]...)
 		_, _ = l.r.Discard(int(length))
 		return start, true, nil
 	}
 	l.limit = math.MaxInt64
 	body := io.LimitedReader{R: l.r, N: length}
-	start, whole, err = drain(&body)
+	start, whole, err = drain(&body, l.keeps)
 	if whole && body.N > 0 {
 		return nil, false, io.ErrUnexpectedEOF
 	}
@@ -69,7 +69,7 @@ func (l *link) receiveOther(req *http.Request) (r reply, start []byte, keep bool
 	l.limit = math.MaxInt64
 	r, keep = replyOf(resp), true // and its body needs no closing: that would read it to its end
 	if resp.ContentLength != 0 && req.Method != http.MethodHead {
-		start, keep, err = drain(resp.Body)
+		start, keep, err = drain(resp.Body, l.keeps)
 	}
 	return r, start, keep && !r.closing, err
 }
@@ -100,15 +100,15 @@ func replyOf(resp *http.Response) reply {
 	}
 }
 
-// drain reads a body to its end, so that the connection can be used again, and returns its start. A body larger than
-// readBytes is not read to its end: then whole is false, and its connection ends with it.
-func drain(body io.Reader) (start []byte, whole bool, err error) {
+// drain reads a body to its end, so that the connection can be used again, and returns its start, so many bytes at most. A body
+// larger than readBytes is not read to its end: then whole is false, and its connection ends with it.
+func drain(body io.Reader, keep int) (start []byte, whole bool, err error) {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
 	buf := *pooled
 	for total := 0; total < readBytes; {
 		n, err := body.Read(buf)
-		if room := keptBytes - len(start); room > 0 && n > 0 {
+		if room := keep - len(start); room > 0 && n > 0 {
 			start = append(start, buf[:min(n, room)]...)
 		}
 		total += n

@@ -91,6 +91,9 @@ func isSignature(canonical string) bool {
 // appendWebhookID appends the id of a message, which stays over attempts and replays: its idempotency key in plain ASCII, and
 // without a full stop, which would make two readings of what is signed.
 func appendWebhookID(dst []byte, m *Message) []byte {
+	if m.batch != nil {
+		return append(dst, m.batch.id()...)
+	}
 	if id, ok := msgID(m.Header); ok && wholeValue(id) {
 		return appendEncoded(dst, id, '.')
 	}

@@ -14,6 +14,7 @@ type Target struct {
 	method string
 	url    *url.URL
 	head   []byte // its request line and Host, as net/http writes them
+	batch  bool   // its requests are batches
 	format Format
 }
 

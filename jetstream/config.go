@@ -74,3 +74,13 @@ type RetryStreamConfig struct {
 	// MaxBytes is the size of the retry stream above which nothing more is moved there; then retries wait at the durable.
 	MaxBytes int64 `koanf:"max_bytes" unit:"bytes"`
 }
+
+// BatchConfig is when a batch of messages is whole.
+type BatchConfig struct {
+	// MaxMessages is the most messages in one request. With 1 there are no batches: the request is the message.
+	MaxMessages int `koanf:"max_messages"`
+	// MaxBytes is the most bytes of messages in one request, as NATS counts them; one message is always allowed.
+	MaxBytes int64 `koanf:"max_bytes" unit:"bytes"`
+	// MaxWait is how long a batch that is not full waits for more messages, from its first one on. It does not wait when none can come.
+	MaxWait time.Duration `koanf:"max_wait"`
+}

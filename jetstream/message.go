@@ -188,17 +188,13 @@ func (s *Source) decide(m *Message, verdict string, now time.Time) {
 		s.scattered()
 		return
 	}
-	m.verdict, m.resend = verdict, resendAfter
 	if isNak(verdict) {
 		s.scattered()
 	}
 	if isNak(verdict) && verdict != handBack {
 		s.naks++
 	}
-	s.touched.remove(m) // an in-progress after the verdict would undo it
-	s.settling[m] = struct{}{}
-	s.widen()
-	if s.outbox = append(s.outbox, m); len(s.outbox) >= fullOutbox {
+	if s.note(m, verdict); len(s.outbox) >= fullOutbox {
 		s.sendOutbox(now)
 		s.refill()
 		return
@@ -207,6 +203,18 @@ func (s *Source) decide(m *Message, verdict string, now time.Time) {
 	case s.post <- struct{}{}:
 	default:
 	}
+}
+
+// note puts a verdict into the outbox, unless there was one before.
+func (s *Source) note(m *Message, verdict string) {
+	if m.released || m.verdict != "" {
+		return
+	}
+	m.verdict, m.resend = verdict, resendAfter
+	s.touched.remove(m) // an in-progress after the verdict would undo it
+	s.settling[m] = struct{}{}
+	s.widen()
+	s.outbox = append(s.outbox, m)
 }
 
 // mayPublish reports whether it is known that the durable was not made anew: a waiting pull would have been told, or it
@@ -292,6 +300,10 @@ func (s *Source) sendOutbox(now time.Time) {
 // confirmed handles the server's answer to a verdict.
 func (s *Source) confirmed(msg *nats.Msg) {
 	rest := strings.TrimPrefix(msg.Subject, s.ackInbox)
+	if number, ok := groupOf(rest); ok {
+		s.confirmedOfGroup(number, msg)
+		return
+	}
 	seqText, nonceText, _ := strings.Cut(rest, ".")
 	seq, err1 := strconv.ParseUint(seqText, 10, 64)
 	nonce, err2 := strconv.ParseUint(nonceText, 10, 64)

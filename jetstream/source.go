@@ -79,13 +79,17 @@ type Source struct {
 	due     *retries // whose messages it brings again
 
 	ackInbox string // verdicts are confirmed here
-	nonce    uint64
+
+	groups               map[uint64]*ackGroup // acks that are confirmed together, by number
+	grouped, oldestGroup uint64
+	nonce                uint64
 
 	// Owned by Run.
 	lastSeen *lastSeen
 	warned   []string
 
 	status atomic.Pointer[Status]
+	left   atomic.Pointer[Message] // leased and not begun: it did not fit into a batch
 }
 
 // lastSeen is what a durable that vanished needs to continue.
@@ -114,6 +118,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		post:     make(chan struct{}, 1),
 		leases:   map[uint64]*Message{},
 		settling: map[*Message]struct{}{},
+		groups:   map[uint64]*ackGroup{},
 		width:    1,
 		expires:  pullExpires,
 	}
@@ -181,6 +186,9 @@ func (s *Source) Next(ctx context.Context) *Message {
 
 // TakeReady returns a message nobody works on yet, or nil if there is none: to hand back at a stop.
 func (s *Source) TakeReady() *Message {
+	if m := s.left.Swap(nil); m != nil {
+		return m
+	}
 	select {
 	case m := <-s.ready:
 		return m
@@ -428,6 +436,7 @@ func (s *Source) turn(ctx context.Context) {
 		return
 	}
 	now := time.Now()
+	s.groupWaiting(now)
 	s.sendWaiting(now)
 	s.keepAlive(now)
 	s.watchLanes(now)

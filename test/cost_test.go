@@ -29,6 +29,20 @@ func TestAllocationsOfAMessage(t *testing.T) {
 	}
 }
 
+// mostBatchAllocations is that for a message in a batch of hundreds. 6 of them are nats.go's. It is about 8.
+const mostBatchAllocations = 9.5
+
+func TestAllocationsOfAMessageInABatch(t *testing.T) {
+	t.Parallel()
+	w := newBacklog(t, "SIDECAR_CONSUMERS_0_BATCH_MAX_MESSAGES=300")
+	w.drain(5000)
+	if c := w.drain(30000); c.allocations > mostBatchAllocations {
+		t.Errorf("%.2f allocations a message, want %g at most", c.allocations, mostBatchAllocations)
+	} else {
+		t.Logf("%.2f allocations and %.0f bytes a message", c.allocations, c.bytes)
+	}
+}
+
 // BenchmarkMessage is the sidecar's own cost of a message; server, app and publisher are in the process of the benchmark.
 func BenchmarkMessage(b *testing.B) {
 	w := newBacklog(b)
@@ -50,7 +64,7 @@ type backlog struct {
 	done  uint64 // messages
 }
 
-func newBacklog(t testing.TB) *backlog {
+func newBacklog(t testing.TB, env ...string) *backlog {
 	t.Helper()
 	server := localnats.Run(t, localnats.Options{})
 	nc, err := nats.Connect(server.URL())
@@ -71,8 +85,8 @@ func newBacklog(t testing.TB) *backlog {
 	}
 	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	t.Cleanup(app.Close)
-	p := start(t, "SIDECAR_NATS_URLS="+server.URL(), "SIDECAR_APP_URL="+app.URL, "SIDECAR_ADMIN_LISTEN=127.0.0.1:0",
-		"SIDECAR_CONSUMERS_0_STREAM="+stream, "SIDECAR_CONSUMERS_0_DURABLE="+durable)
+	p := start(t, append(env, "SIDECAR_NATS_URLS="+server.URL(), "SIDECAR_APP_URL="+app.URL, "SIDECAR_ADMIN_LISTEN=127.0.0.1:0",
+		"SIDECAR_CONSUMERS_0_STREAM="+stream, "SIDECAR_CONSUMERS_0_DURABLE="+durable)...)
 	w := &backlog{t: t, js: js}
 	eventually(t, func() bool {
 		for _, line := range p.log.lines("started") {

@@ -48,6 +48,7 @@ func (r reply) accepted() bool {
 
 // call is one request that reached the app.
 type call struct {
+	protocol  int // HTTP's major version
 	nth       int // of this message, from 1
 	seq       uint64
 	delivered string
@@ -80,6 +81,8 @@ type fakeApp struct {
 	server  *http.Server
 	serving sync.WaitGroup
 	conns   int // made so far
+	// protocols it speaks when it is up the next time; nil: HTTP/1.1
+	protocols *http.Protocols
 }
 
 func newApp(t *testing.T) *fakeApp {
@@ -128,6 +131,14 @@ func (a *fakeApp) up() {
 	a.serve(ln)
 }
 
+// speakH2C makes it one that speaks HTTP/2 without TLS.
+func (a *fakeApp) speakH2C() {
+	a.down()
+	a.protocols = new(http.Protocols)
+	a.protocols.SetUnencryptedHTTP2(true)
+	a.up()
+}
+
 func (a *fakeApp) upTLS(cert tls.Certificate) {
 	a.t.Helper()
 	ln, err := tls.Listen(a.network, a.address, &tls.Config{Certificates: []tls.Certificate{cert}})
@@ -140,6 +151,7 @@ func (a *fakeApp) upTLS(cert tls.Certificate) {
 func (a *fakeApp) serve(ln net.Listener) {
 	s := &http.Server{Handler: a, ConnState: a.connState}
 	a.mu.Lock()
+	s.Protocols = a.protocols
 	a.server = s
 	a.mu.Unlock()
 	a.serving.Go(func() { _ = s.Serve(ln) })
@@ -203,7 +215,8 @@ func (a *fakeApp) probe(rw http.ResponseWriter) {
 func (a *fakeApp) begin(r *http.Request, body string) (*call, func(*call) reply) {
 	seq, _ := strconv.ParseUint(r.Header.Get("Nats-Sequence"), 10, 64)
 	c := &call{
-		nth: 1, seq: seq, delivered: r.Header.Get("Nats-Num-Delivered"), subject: r.Header.Get("Nats-Subject"), method: r.Method,
+		protocol: r.ProtoMajor,
+		nth:      1, seq: seq, delivered: r.Header.Get("Nats-Num-Delivered"), subject: r.Header.Get("Nats-Subject"), method: r.Method,
 		uri: r.RequestURI, host: r.Host, header: r.Header, body: body, length: r.ContentLength, encoding: r.TransferEncoding, begun: time.Now(),
 	}
 	a.mu.Lock()

@@ -21,7 +21,7 @@ func pipelineConfig(c config.Consumer, shutdown time.Duration) (pipeline.Config,
 	return pipeline.Config{
 		Stream: c.Stream, Durable: c.Durable, Concurrency: c.InFlight(), Adaptive: c.Adaptive, Prefetch: c.Prefetch, Rate: c.Rate,
 		Policy:          policy.Policy{MaxDeliver: c.MaxDeliver, MaxAge: c.MaxAge, Retry: c.Retry, Status: status},
-		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, AlertDepth: c.DLQ.AlertDepth, Dedupe: c.Dedupe, Breaker: c.Breaker, Order: c.Order,
+		ShutdownTimeout: shutdown, DLQ: c.DLQ.Enabled, AlertDepth: c.DLQ.AlertDepth, Dedupe: c.Dedupe, Breaker: c.Breaker, Order: c.Order, Batch: c.Batch,
 	}, nil
 }
 
@@ -30,7 +30,7 @@ func SourceConfig(c config.Consumer) jetstream.ConsumerConfig {
 	cfg := jetstream.ConsumerConfig{
 		Stream: c.Stream, Durable: c.Durable, FilterSubjects: c.FilterSubjects, Manage: jetstream.Manage(c.Manage),
 		Start: start(c.Deliver()), AckWait: c.AckWait, MaxAckPending: c.MaxAckPending, Replicas: c.Replicas,
-		Concurrency: c.InFlight(), Prefetch: c.Prefetch, MaxBytes: c.MaxBytes, AckAsync: c.Ack == "async",
+		Concurrency: c.Leases() - c.Prefetch, Prefetch: c.Prefetch, MaxBytes: c.MaxBytes, AckAsync: c.Ack == "async",
 		RetryStream: c.RetryStream, Ordered: c.Order != pipeline.OrderNone,
 	}
 	if cfg.Ordered {

@@ -48,10 +48,14 @@ func letters(c config.Consumer, client *forward.Client) (dlq.Consumer, error) {
 // target is where a consumer's messages go.
 func target(client *forward.Client, c config.Consumer) (*forward.Target, error) {
 	t, err := client.Target(c.Method, c.Path)
-	if err == nil {
-		t = t.In(forward.Format(c.Format))
+	if err != nil {
+		return nil, err
 	}
-	return t, err
+	t = t.In(forward.Format(c.Format))
+	if c.Batch.MaxMessages > 1 {
+		t = t.Batched()
+	}
+	return t, nil
 }
 
 // rememberIn stores the key of a message in the bucket that the sidecars of the consumer share.

@@ -15,10 +15,8 @@ import (
 //
 // Tags: koanf is the key. enum lists the values. unit:"bytes" is a size. secret says what is never shown: "file"
 // the value, which may also come from a file by the key with _file; "true" the value; "value" the values of a map;
-// "url" user and password inside URLs. unsupported:"true" is a key that is known and refused unless it holds its
-// default, unsupported:"always" one that is refused however it is set. later lists values that are known and
-// refused. part is a key below koanf's: fields of the same koanf key are parts of one map, which may also be given as the value of its
-// first part; then the others hold their zero value.
+// "url" user and password inside URLs. part is a key below koanf's: fields of the same koanf key are parts of one map, which may also
+// be given as the value of its first part; then the others hold their zero value.
 type Config struct {
 	// NATS is how to reach NATS.
 	NATS jetstream.Config `koanf:"nats"`
@@ -99,12 +97,9 @@ type Consumer struct {
 	DLQ jetstream.DeadLetterConfig `koanf:"dlq"`
 	// Dedupe is how a message already answered is recognized.
 	Dedupe dedupe.Config `koanf:"dedupe"`
-	// Batch would send several messages in one request.
-	Batch Unsupported `koanf:"batch" unsupported:"always"`
+	// Batch sends several messages in one request.
+	Batch jetstream.BatchConfig `koanf:"batch"`
 }
-
-// Unsupported is the type of a key that is known and not supported yet.
-type Unsupported struct{}
 
 // Admin is the listener for health, metrics, the web page and its API.
 type Admin struct {

@@ -94,8 +94,6 @@ func (d *decoder) key(tree map[string]any, f field, twin bool, n *node, path, va
 	}
 	o := d.origin(n, variable, path)
 	switch {
-	case f.unsupported == "always" || f.kind == forbidden:
-		d.fault(o, path, f.shownNode(n), "not supported yet")
 	case f.parts && n.shape == scalar:
 		d.short(tree, f, n, path, variable, def)
 	case f.parts && n.shape == sequence:
@@ -104,12 +102,10 @@ func (d *decoder) key(tree map[string]any, f field, twin bool, n *node, path, va
 		tree[f.key] = d.section(n, f.sub, path, def)
 	case f.kind == sections:
 		tree[f.key] = d.sections(n, f, path)
-	case twin && f.hidden():
-		d.fault(o, path+"_file", "", "not supported yet")
 	case twin:
 		d.twin(tree, f, n, o, path)
 	default:
-		d.leaf(tree, f, n, o, path, def)
+		d.leaf(tree, f, n, o, path)
 	}
 }
 
@@ -164,14 +160,8 @@ func (d *decoder) twin(tree map[string]any, f field, n *node, o Origin, path str
 	d.put(tree, f, leaf{File: n.text, Origin: o}, path)
 }
 
-func (d *decoder) leaf(tree map[string]any, f field, n *node, o Origin, path string, def reflect.Value) {
-	before := len(*d.faults)
-	v, ok := d.value(f, n, o, path)
-	if f.unsupported != "" && (!ok || !reflect.DeepEqual(v, plainValue(def))) {
-		*d.faults = (*d.faults)[:before]
-		d.fault(o, path, f.shownNode(n), "not supported yet")
-	}
-	if ok {
+func (d *decoder) leaf(tree map[string]any, f field, n *node, o Origin, path string) {
+	if v, ok := d.value(f, n, o, path); ok {
 		o.Items = itemLines(n)
 		d.put(tree, f, leaf{Value: v, Origin: o}, path)
 	}

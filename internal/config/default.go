@@ -71,5 +71,6 @@ func DefaultConsumer() Consumer {
 			Bucket:     "sidecar-dedupe",
 			Header:     "Nats-Msg-Id",
 		},
+		Batch: jetstream.BatchConfig{MaxMessages: 1, MaxBytes: 1 << 20, MaxWait: 20 * time.Millisecond},
 	}
 }

@@ -15,6 +15,9 @@ func (c Consumer) InFlight() int {
 	return c.Concurrency
 }
 
+// Leases is how many messages may be leased: those of the requests in flight, and prefetch.
+func (c Consumer) Leases() int { return c.InFlight()*max(c.Batch.MaxMessages, 1) + c.Prefetch }
+
 // DeliverKind is where a durable begins.
 type DeliverKind int
 

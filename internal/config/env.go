@@ -188,7 +188,6 @@ func variables() []string {
 		for _, f := range fields {
 			name := path + strings.ToUpper(f.key)
 			switch {
-			case f.hidden():
 			case f.kind == section:
 				if f.parts {
 					names = append(names, name)

@@ -31,6 +31,8 @@ var limits = map[string]struct{ least, most any }{
 	"config.Consumer.Replicas":              {0, 5},
 	"config.Consumer.MaxDeliver":            {0, nil},
 	"config.Consumer.Rate":                  {0, nil},
+	"jetstream.BatchConfig.MaxMessages":     {1, 10000},
+	"jetstream.BatchConfig.MaxBytes":        {1, nil},
 	"policy.RetryConfig.Multiplier":         {1, nil},
 	"policy.RetryConfig.Jitter":             {0, 1},
 	"policy.BreakerConfig.Failures":         {0, nil},
@@ -38,8 +40,8 @@ var limits = map[string]struct{ least, most any }{
 	"jetstream.DeadLetterConfig.AlertDepth": {0, nil},
 }
 
-// WriteSchema writes the JSON Schema (draft 2020-12) of the configuration. Keys that are not supported yet are
-// not in it, but for those that may hold their default. As in a file, null is a key that is not given.
+// WriteSchema writes the JSON Schema (draft 2020-12) of the configuration. As in a
+// file, null is a key that is not given.
 func WriteSchema(w io.Writer) error {
 	top := objectSchema(schema().sub, reflect.ValueOf(Default()))
 	consumer, _, _ := find(schema().sub, "consumers")
@@ -59,12 +61,6 @@ func WriteSchema(w io.Writer) error {
 func objectSchema(fields []field, defaults reflect.Value) object {
 	properties := make(object)
 	for _, f := range fields {
-		if f.hidden() {
-			if v := defaults.Field(f.index); f.kind == text && v.String() != "" {
-				properties[f.key] = object{"enum": []any{v.String(), nil}, "description": "Nothing but " + v.String() + " is supported yet."}
-			}
-			continue
-		}
 		s := nullable(fieldSchema(f, f.of(defaults)))
 		if d := f.doc(); d != "" {
 			s["description"] = d

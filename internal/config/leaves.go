@@ -81,7 +81,6 @@ func eachLeaf(fields []field, path string, v reflect.Value, visit func(f field, 
 			for i := range sub.Len() {
 				eachLeaf(f.sub, fmt.Sprintf("%s[%d]", p, i), sub.Index(i), visit)
 			}
-		case forbidden:
 		default:
 			visit(f, p, sub)
 		}

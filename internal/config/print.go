@@ -49,7 +49,7 @@ func (p *printer) section(fields []field, indent, path string, v reflect.Value) 
 	for _, f := range fields {
 		full, sub := join(path, f.key), f.of(v)
 		switch {
-		case f.hidden() || full == "defaults":
+		case full == "defaults":
 		case f.inShort(sub):
 			first := f.sub[0]
 			p.add(indent+f.key+": "+first.shownLeaf(first.of(sub)), p.loaded.Origin(p.loaded.firstPart(full, f)).String())

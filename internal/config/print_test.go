@@ -37,7 +37,7 @@ func TestPrintedOrigins(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", want, printed(t, l))
 		}
 	}
-	for _, hidden := range []string{"hunter2", "batch", "defaults:"} {
+	for _, hidden := range []string{"hunter2", "defaults:"} {
 		if strings.Contains(got, hidden) {
 			t.Errorf("shows %q:\n%s", hidden, printed(t, l))
 		}

@@ -50,7 +50,7 @@ func (f field) shown(s string) string {
 // shownNode is a node's value for a message, or empty where it could hold a secret of some other key.
 func (f field) shownNode(n *node) string {
 	switch {
-	case n.shape == scalar && (f.kind == section || f.kind == sections || f.kind == dict || f.kind == forbidden):
+	case n.shape == scalar && (f.kind == section || f.kind == sections || f.kind == dict):
 		return ""
 	case n.shape != scalar:
 		return ""

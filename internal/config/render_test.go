@@ -32,8 +32,6 @@ const exampleHead = `# Every key of the sidecar, at its default. Only the stream
 const exampleFoot = `
 # Any key of a consumer, applied to all of them, below a consumer's own keys.
 defaults: {}
-
-# Known, and not supported yet: batch of a consumer.
 `
 
 // example is the text of config.example.yaml.
@@ -59,7 +57,7 @@ func exampleConfig() Config {
 func exampleSection(b *strings.Builder, fields []field, indent string, v reflect.Value) {
 	first := true
 	for _, f := range fields {
-		if f.hidden() || f.key == "defaults" {
+		if f.key == "defaults" {
 			continue
 		}
 		if indent == "" && !first {
@@ -117,7 +115,6 @@ func tableRows(b *strings.Builder, fields []field, path, variable string, def re
 	for _, f := range fields {
 		p, name, v := join(path, f.key), variable+strings.ToUpper(f.key), f.of(def)
 		switch {
-		case f.hidden():
 		case p == "defaults":
 			fmt.Fprintf(b, "| `defaults` | | `SIDECAR_DEFAULTS_…` | %s |\n", f.doc())
 		case f.kind == section && v.Type() == reflect.TypeFor[policy.StatusConfig]():

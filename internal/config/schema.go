@@ -13,32 +13,30 @@ import (
 type kind int
 
 const (
-	section   kind = iota // a map of known keys
-	sections              // a list of sections
-	text                  // a string
-	number                // a whole number
-	real                  // a number
-	boolean               // true or false
-	duration              // a Go duration
-	size                  // bytes
-	list                  // a list of strings
-	dict                  // a map of strings
-	forbidden             // known, and not supported in any form
+	section  kind = iota // a map of known keys
+	sections             // a list of sections
+	text                 // a string
+	number               // a whole number
+	real                 // a number
+	boolean              // true or false
+	duration             // a Go duration
+	size                 // bytes
+	list                 // a list of strings
+	dict                 // a map of strings
 )
 
 // field is one key of the schema, read off a struct field.
 type field struct {
-	key         string
-	name        string // Package.Type.Field, for its documentation
-	index       int    // of the struct field
-	kind        kind
-	enum        []string
-	secret      string  // file, true, value or url
-	unsupported string  // true or always
-	loose       bool    // any scalar is taken as text
-	sub         []field // of a section
-	parts       bool    // a section whose keys are fields of the struct around it; its value alone stands for the first
-	whole       string  // the section whose first part it is
+	key    string
+	name   string // Package.Type.Field, for its documentation
+	index  int    // of the struct field
+	kind   kind
+	enum   []string
+	secret string  // file, true, value or url
+	loose  bool    // any scalar is taken as text
+	sub    []field // of a section
+	parts  bool    // a section whose keys are fields of the struct around it; its value alone stands for the first
+	whole  string  // the section whose first part it is
 }
 
 // of is the struct that holds the fields of a section, or the value of a key, in the struct v.
@@ -52,11 +50,6 @@ func (f field) of(v reflect.Value) reflect.Value {
 // inShort reports whether a section of parts is its first part alone.
 func (f field) inShort(v reflect.Value) bool {
 	return f.parts && !slices.ContainsFunc(f.sub[1:], func(s field) bool { return !s.of(v).IsZero() })
-}
-
-// hidden reports whether the key is left out of everything that is printed.
-func (f field) hidden() bool {
-	return f.unsupported != ""
 }
 
 // twin is the key of the file that may hold the secret, or empty.
@@ -88,14 +81,13 @@ func fieldsOf(t reflect.Type) []field {
 	for i := range t.NumField() {
 		s := t.Field(i)
 		f := field{
-			key:         s.Tag.Get("koanf"),
-			name:        pkg + "." + t.Name() + "." + s.Name,
-			index:       i,
-			kind:        kindOf(s),
-			enum:        commaList(s.Tag.Get("enum")),
-			secret:      s.Tag.Get("secret"),
-			unsupported: s.Tag.Get("unsupported"),
-			loose:       s.Tag.Get("scalar") == "any",
+			key:    s.Tag.Get("koanf"),
+			name:   pkg + "." + t.Name() + "." + s.Name,
+			index:  i,
+			kind:   kindOf(s),
+			enum:   commaList(s.Tag.Get("enum")),
+			secret: s.Tag.Get("secret"),
+			loose:  s.Tag.Get("scalar") == "any",
 		}
 		switch f.kind {
 		case section:
@@ -106,10 +98,6 @@ func fieldsOf(t reflect.Type) []field {
 		if part := s.Tag.Get("part"); part != "" {
 			fields = withPart(fields, f, part)
 			continue
-		}
-		// A section of nothing but hidden keys is hidden itself.
-		if f.sub != nil && !slices.ContainsFunc(f.sub, func(s field) bool { return !s.hidden() }) {
-			f.unsupported = "true"
 		}
 		fields = append(fields, f)
 	}
@@ -133,8 +121,6 @@ func kindOf(s reflect.StructField) kind {
 	switch {
 	case s.Type == reflect.TypeFor[time.Duration]():
 		return duration
-	case s.Type == reflect.TypeFor[Unsupported]():
-		return forbidden
 	case s.Tag.Get("unit") == "bytes":
 		return size
 	}

@@ -32,7 +32,7 @@ func (b *builder) validate() []Fault {
 		c.shown[path] = f.shownLeaf(v)
 		c.unredacted(f, path, v)
 		c.unexpanded(f, path, v)
-		if f.enum != nil && !f.hidden() && f.key != "method" {
+		if f.enum != nil && f.key != "method" {
 			c.oneOf(path, v.String(), f.enum)
 		}
 	})

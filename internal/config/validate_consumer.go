@@ -61,6 +61,7 @@ func (c *checker) consumer(p string, one Consumer) {
 	c.urlPath(p+".path", one.Path)
 	c.method(p+".method", one.Method)
 	c.flow(p, one)
+	c.batch(p+".batch", one)
 	c.order(p+".order", one.Order)
 	if one.MaxDeliver < 0 {
 		c.fault(p+".max_deliver", "must not be negative; 0 means no limit")
@@ -84,9 +85,11 @@ func (c *checker) flow(p string, one Consumer) {
 	if one.Order == "stream" && one.Concurrency > 1 && c.given(concurrency) {
 		c.fault(concurrency, "must be 1 with order: stream, which handles one message at a time")
 	}
-	switch leased := one.InFlight() + one.Prefetch; {
+	switch leased := one.Leases(); {
 	case one.MaxAckPending < 1:
 		c.fault(p+".max_ack_pending", "must be at least 1")
+	case one.MaxAckPending < leased && one.Batch.MaxMessages > 1:
+		c.warn(p+".max_ack_pending", "is less than concurrency × batch.max_messages + prefetch (%d): that many can never be leased", leased)
 	case one.MaxAckPending < leased && one.Concurrency >= 1 && one.Prefetch >= 0:
 		c.warn(p+".max_ack_pending", "is less than concurrency + prefetch (%d): that many can never be leased", leased)
 	}
@@ -103,6 +106,26 @@ func (c *checker) concurrency(p string, one Consumer) string {
 		c.warn(p+".adaptive", "has no effect with one request at a time")
 	}
 	return most
+}
+
+// mostBatched is the most messages that all requests of a consumer may hold.
+const mostBatched = 100_000
+
+// batch checks how messages are put together. Without batches only the numbers are looked at.
+func (c *checker) batch(p string, one Consumer) {
+	b := one.Batch
+	c.between(p+".max_messages", b.MaxMessages, 1, 10000)
+	if b.MaxBytes < 1 {
+		c.fault(p+".max_bytes", "must be at least 1; one message is always allowed")
+	}
+	c.notNegative(p+".max_wait", b.MaxWait)
+	switch {
+	case b.MaxMessages <= 1:
+	case one.Order != "none":
+		c.fault(p+".max_messages", "must be 1 with order: %s, of which one message of a key is at the app at a time", one.Order)
+	case one.Concurrency >= 1 && one.Concurrency <= 10000 && one.Concurrency*b.MaxMessages > mostBatched:
+		c.fault(p+".max_messages", "times concurrency (%d) is %d messages, and must be at most %d", one.Concurrency, one.Concurrency*b.MaxMessages, mostBatched)
+	}
 }
 
 // order checks what must not overtake.

@@ -21,6 +21,8 @@ type attempt struct {
 	key       dedupe.Key // its id, or itself
 	hasID     bool
 	duplicate bool // answered before
+	batched   bool // it shares its request
+	again     bool // of a batch: to be tried again in place
 
 	result   forward.Result
 	decision policy.Decision

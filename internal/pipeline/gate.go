@@ -174,26 +174,20 @@ func (g *gate) postpone() {
 // leave is told what came of the request, and reports whether its message is to be tried again in place: it is at its limit,
 // and the breaker holds.
 func (g *gate) leave(m uint64, d policy.Decision, why string) (again bool) {
+	g.left(func(now time.Time) { again = g.judge(now, m, d, false, why) })
+	return again
+}
+
+// left has the end of a request counted, and tells those who wait for it.
+func (g *gate) left(count func(now time.Time)) {
 	g.mu.Lock()
 	now := time.Now()
 	since, was := g.breaker.Open()
 	g.inside--
-	limited := limited(d)
-	switch {
-	case d.Verdict == 0: // handed back
-	case d.Verdict == policy.Retry || limited:
-		if g.breaker.Failed(now, m, random()) {
-			g.why = why
-			close(g.opening)
-			g.opening = make(chan struct{})
-		}
-		again = limited && g.breaker.Holds(now)
-	default:
-		g.breaker.Passed()
-	}
+	count(now)
 	opened, open := g.breaker.Open()
 	g.tell()
-	why = g.why
+	why := g.why
 	g.mu.Unlock()
 	if open != was && g.onChange != nil {
 		if open {
@@ -201,7 +195,29 @@ func (g *gate) leave(m uint64, d policy.Decision, why string) (again bool) {
 		}
 		g.onChange(open, since, why)
 	}
-	return again
+}
+
+// judge counts the decision over one message, and reports whether it is to be tried again in place. passed says that a success was
+// counted just before, which another adds nothing to.
+func (g *gate) judge(now time.Time, m uint64, d policy.Decision, passed bool, why string) (again bool) {
+	switch {
+	case d.Verdict == 0: // handed back
+	case d.Verdict == policy.Retry || limited(d):
+		g.failed(now, m, why)
+		return limited(d) && g.breaker.Holds(now)
+	case !passed:
+		g.breaker.Passed()
+	}
+	return false
+}
+
+// failed counts a failure of a message.
+func (g *gate) failed(now time.Time, m uint64, why string) {
+	if g.breaker.Failed(now, m, random()) {
+		g.why = why
+		close(g.opening)
+		g.opening = make(chan struct{})
+	}
 }
 
 // limited reports whether a message that was to be tried again is at a limit.

@@ -66,7 +66,7 @@ func keyOf(m *jetstream.Message) asideKey { return asideKey{m.StreamCreated, m.S
 
 func newGraves(p *Pipeline) *graves {
 	return &graves{
-		p: p, queue: make(chan *deadLetter, 2*(p.Concurrency+p.Prefetch)+1), aside: map[asideKey]*deadLetter{},
+		p: p, queue: make(chan *deadLetter, 2*(p.Concurrency*max(p.Batch.MaxMessages, 1)+p.Prefetch)+1), aside: map[asideKey]*deadLetter{},
 		doubt: make(chan struct{}, 1),
 	}
 }

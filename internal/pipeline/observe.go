@@ -23,6 +23,7 @@ type Settled struct {
 	Subject   string
 	Sequence  uint64 // stream sequence
 	Delivered uint64 // this delivery's number, 1 on the first
+	Batched   bool   // it came to the app in a batch, of which Batch is told
 	Result    Result
 	Reason    policy.Reason // why it was dead-lettered
 	Status    int           // HTTP status, 0 if there was no answer
@@ -30,6 +31,19 @@ type Settled struct {
 	Delay     time.Duration // until the next delivery, for a retry
 	Duration  time.Duration // of the call of the app, 0 if there was none
 	Latency   time.Duration // from stored in the stream to settled
+}
+
+// Batch describes one request with several messages. It is passed by pointer and must not be kept.
+type Batch struct {
+	Messages    int
+	First, Last uint64 // the lowest and the highest stream sequence
+	Bytes       int    // of the messages' bodies
+	Status      int    // HTTP status, 0 if there was no answer
+	Error       string // error or Sidecar-Reason, as it came
+	Duration    time.Duration
+
+	Ack, Retry, DLQ, Drop int // messages, by verdict
+	Again                 int // messages that are tried again in smaller requests, or in place
 }
 
 // Observer is told what happens in one consumer's pipeline. Its methods are called from many goroutines and
@@ -40,6 +54,8 @@ type Observer interface {
 	// Requested is called once for each request to the app that was sent: its HTTP status, 0 if there was no
 	// whole answer, and how long it took.
 	Requested(status int, d time.Duration)
+	// Batched is called once for each request with a batch, after Requested.
+	Batched(*Batch)
 	// HeadersDropped counts headers of messages that could not be passed on.
 	HeadersDropped(n int)
 	// DeadLetterFailed is called for each failed try to store a dead letter.

@@ -35,6 +35,7 @@ type Config struct {
 	AlertDepth      int           // entries in the DLQ above which there is an alert, 0 = never
 	Dedupe          dedupe.Config
 	Breaker         policy.BreakerConfig
+	Batch           jetstream.BatchConfig
 	Order           string // OrderNone, OrderSubject, OrderStream, or header: and the name of one
 }
 
@@ -68,7 +69,8 @@ type Pipeline struct {
 	gate    *gate
 	places  *places // nil: as many as Concurrency
 	graves  *graves
-	order   *order // nil: messages may overtake
+	order   *order     // nil: messages may overtake
+	batches sync.Mutex // held by who gathers a batch
 
 	attempts atomic.Uint64 // with OrderStream
 
@@ -268,6 +270,10 @@ func (p *Pipeline) work(ctx, workCtx context.Context) {
 		} else if w.state.CompareAndSwap(sending, idle); ctx.Err() != nil {
 			stop()
 		}
+	}
+	if p.Batch.MaxMessages > 1 {
+		p.workBatches(ctx, w)
+		return
 	}
 	for m := p.next(ctx); m != nil; m = p.next(ctx) {
 		if ctx.Err() != nil {

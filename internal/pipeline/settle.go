@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jetsidecar/jetsidecar/forward"
 	"github.com/jetsidecar/jetsidecar/jetstream"
 	"github.com/jetsidecar/jetsidecar/policy"
 )
@@ -58,28 +59,28 @@ func (p *Pipeline) remember(a *attempt) {
 
 func (p *Pipeline) settled(a *attempt, r Result) {
 	m := a.message
-	text := a.result.Error
-	if text == "" {
-		text = a.result.Reason
-	}
 	p.Observer.Settled(&Settled{
 		Subject: m.Subject, Sequence: m.Sequence, Delivered: a.number,
-		Result: r, Reason: a.decision.Reason, Status: a.result.Status, Error: text,
+		Batched: a.batched, Result: r, Reason: a.decision.Reason, Status: a.result.Status, Error: causeOf(&a.result),
 		Delay: a.decision.Delay, Duration: a.result.Duration, Latency: time.Since(m.Stored),
 	})
 }
 
+// causeOf is why: what went wrong, or what the app said.
+func causeOf(r *forward.Result) string {
+	if r.Error != "" {
+		return r.Error
+	}
+	return r.Reason
+}
+
 // deadLetter is an attempt on its way to the DLQ.
 func (p *Pipeline) deadLetter(a *attempt) *deadLetter {
-	text := a.result.Error
-	if text == "" {
-		text = a.result.Reason
-	}
 	return &deadLetter{
 		attempt: *a,
 		letter: jetstream.DeadLetter{
 			Message: a.message, Deliveries: a.number, Reason: string(a.decision.Reason), Status: a.result.Status,
-			Error: text, Response: a.result.Response, FailedAt: time.Now(),
+			Error: causeOf(&a.result), Response: a.result.Response, FailedAt: time.Now(),
 		},
 	}
 }

@@ -78,6 +78,9 @@ func (c *Consumer) Settled(s *pipeline.Settled) {
 		c.latency.Observe(max(s.Latency, 0).Seconds())
 	}
 	level := slog.LevelInfo
+	if s.Batched && s.Result == pipeline.ResultAck {
+		level = slog.LevelDebug // the line of its batch says it
+	}
 	if s.Result == pipeline.ResultDLQ {
 		level = slog.LevelWarn
 	}
@@ -88,7 +91,7 @@ func (c *Consumer) Settled(s *pipeline.Settled) {
 	if !c.log.Enabled(ctx, level) {
 		return
 	}
-	if now := time.Now(); c.lines == nil || !c.lines.write(now, level, s) {
+	if now := time.Now(); c.lines == nil || level == slog.LevelDebug || !c.lines.write(now, level, s) {
 		c.line(ctx, now, level, s)
 	}
 }

@@ -1,0 +1,160 @@
+package forward
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// aBatch is messages of several kinds.
+func aBatch() []Message {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
+	return []Message{
+		{Stream: "ORDERS", Subject: "orders.new", Sequence: 1, Delivered: 1, MaxDeliver: 10, Pending: 5, Stored: at, Body: []byte(`{"a":1}`), Header: map[string][]string{"Nats-Msg-Id": {"one"}, "X": {"1", "2"}}},
+		{Stream: "ORDERS", Subject: "orders.new", Sequence: 2, Delivered: 3, Stored: at.Truncate(time.Second), Body: []byte("\xff\x00")},
+		{Stream: "ORDERS", Subject: "orders.\"odd\"", Sequence: 3, Delivered: 1, Stored: at.Add(time.Second), Body: nil},
+		{Stream: "ORDERS", Subject: "e", Sequence: 4, Delivered: 1, Stored: at, Body: []byte("d"), Header: map[string][]string{"ce-id": {"own"}, "ce-source": {"/s"}, "ce-type": {"t"}}},
+		{Stream: "ORDERS", Subject: "e", Sequence: 5, Delivered: 2, Stored: at, Header: map[string][]string{"Content-Type": {eventJSON}},
+			Body: []byte(` {"specversion":"1.0","id":"own","source":"/s","type":"t","natsid":"forged","data":{"x":[1]}} `)},
+	}
+}
+
+func TestBatchLines(t *testing.T) {
+	want := []string{
+		`{"id":"ORDERS:1:1772366400123456000","stream":"ORDERS","subject":"orders.new","sequence":1,"time_stamp":"2026-03-01T12:00:00.123456Z","num_delivered":1,"max_deliver":10,"num_pending":5,"idempotency_key":"one","headers":{"Nats-Msg-Id":["one"],"X":["1","2"]},"data":"{\"a\":1}"}`,
+		`{"id":"ORDERS:2:1772366400000000000","stream":"ORDERS","subject":"orders.new","sequence":2,"time_stamp":"2026-03-01T12:00:00Z","num_delivered":3,"num_pending":0,"idempotency_key":"ORDERS:2:1772366400000000000","headers":{},"data_base64":"/wA="}`,
+		`{"id":"ORDERS:3:1772366401123456000","stream":"ORDERS","subject":"orders.\"odd\"","sequence":3,"time_stamp":"2026-03-01T12:00:01.123456Z","num_delivered":1,"num_pending":0,"idempotency_key":"ORDERS:3:1772366401123456000","headers":{},"data":""}`,
+	}
+	if got := string(appendLines(nil, aBatch()[:3])); got != strings.Join(want, "\n")+"\n" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestBatchEvents(t *testing.T) {
+	body, _ := appendEvents(nil, aBatch())
+	var events []map[string]any
+	if err := json.Unmarshal(body, &events); err != nil || len(events) != 5 {
+		t.Fatalf("%v: %s", err, body)
+	}
+	for i, want := range []struct{ id, natsid, subject string }{
+		{"one", "ORDERS:1:1772366400123456000", "orders.new"}, {"ORDERS:2:1772366400000000000", "ORDERS:2:1772366400000000000", "orders.new"},
+		{"ORDERS:3:1772366401123456000", "ORDERS:3:1772366401123456000", `orders."odd"`}, {"own", "ORDERS:4:1772366400123456000", "e"}, {"own", "ORDERS:5:1772366400123456000", "e"},
+	} {
+		if e := events[i]; e["id"] != want.id || e["natsid"] != want.natsid || e["natssubject"] != want.subject || e["specversion"] != "1.0" {
+			t.Errorf("event %d: %v", i, e)
+		}
+	}
+	if e := events[4]; e["natsnumdelivered"] != 2.0 || e["natsmaxdeliver"] != nil || e["natssequence"] != "5" || e["data"].(map[string]any)["x"] == nil {
+		t.Errorf("%v", e)
+	}
+}
+
+// FuzzBatchLine holds that a line is JSON, and has the message byte for byte.
+func FuzzBatchLine(f *testing.F) {
+	f.Add("orders.new", "X-Name", "value", []byte("body"), uint64(1), int64(1))
+	f.Add("a\n\"\xff", "\x00", "\\u0000\u2028", []byte("\xed\xa0\x80\r\n"), uint64(1<<63), int64(-5))
+	f.Fuzz(func(t *testing.T, subject, name, value string, body []byte, n uint64, at int64) {
+		m := Message{Stream: subject, Subject: subject, Sequence: n, Delivered: n, MaxDeliver: n, Pending: n, Stored: time.Unix(0, at), Header: map[string][]string{name: {value, value}}, Body: body}
+		line := appendLines(nil, []Message{m, m})
+		lines := strings.Split(string(line), "\n")
+		if len(lines) != 3 || lines[0] != lines[1] || !utf8.Valid(line) {
+			t.Fatalf("%q", line)
+		}
+		var got struct {
+			Subject    string
+			Sequence   uint64
+			TimeStamp  time.Time `json:"time_stamp"`
+			Headers    map[string][]string
+			Data       *string
+			DataBase64 *string `json:"data_base64"`
+		}
+		if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
+			t.Fatalf("%v: %q", err, lines[0])
+		}
+		var read string
+		if got.Data != nil {
+			read = *got.Data
+		} else {
+			b, err := base64.StdEncoding.DecodeString(*got.DataBase64)
+			if read = string(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if read != string(body) || (got.Data != nil) != utf8.Valid(body) || got.Sequence != n || !got.TimeStamp.Equal(m.Stored) || utf8.ValidString(subject) && got.Subject != subject {
+			t.Fatalf("%+v of %+v", got, m)
+		}
+		if utf8.ValidString(name+value) && !slices.Equal(got.Headers[name], []string{value, value}) {
+			t.Fatalf("headers %v", got.Headers)
+		}
+	})
+}
+
+func TestBatchResults(t *testing.T) {
+	ms := aBatch()
+	id := func(i int) string {
+		return `"` + "ORDERS:" + string(rune('0'+i)) + ":" + []string{"", "1772366400123456000", "1772366400000000000"}[i] + `"`
+	}
+	for name, tc := range map[string]struct {
+		format Format
+		body   string
+		want   string // verdict and reason of each message
+		doubt  bool
+	}{
+		"nothing":           {Raw, "", "", false},
+		"not about results": {Raw, `{"data":{"result":1}}`, "", false},
+		"deeper":            {Raw, `{"data":{"results":[{"id":1}]}}`, "", false},
+		"verdicts":          {Raw, `{"results":[{"id":` + id(1) + `,"action":" RETRY ","reason":"busy"},{"id":` + id(2) + `,"action":"drop"}]}`, "retry busy,drop ,none ,none ,none ", false},
+		"twice":             {Raw, `{"results":[{"id":` + id(1) + `,"action":"dlq"},{"id":` + id(1) + `,"action":"ack"},{"id":` + id(2) + `,"action":"dlq"},{"id":` + id(2) + `,"action":"retry"}]}`, "dlq ,retry ,none ,none ,none ", false},
+		"no action":         {Raw, `{"results":[{"id":` + id(1) + `}]}`, `retry unknown action "",none ,none ,none ,none `, false},
+		"action a number":   {Raw, `{"results":[{"id":` + id(1) + `,"action":1}]}`, `retry unknown action "1",none ,none ,none ,none `, false},
+		"reason an object":  {Raw, `{"results":[{"id":` + id(1) + `,"action":"ack","reason":{"a":1}}]}`, `ack {"a":1},none ,none ,none ,none `, false},
+		"unknown":           {Raw, `{"results":[{"id":"x","action":"dlq"},{"id":` + id(1) + `,"action":"ack"}]}`, `ack ,none ,none ,none ,none `, true},
+		"no id":             {Raw, `{"results":[{"action":"dlq"}]}`, `none ,none ,none ,none ,none `, true},
+		"unknown done":      {Raw, `{"results":[{"id":"x","action":"ack"}]}`, `none ,none ,none ,none ,none `, false},
+		"cut off":           {Raw, `{"results":[`, "", true},
+		"an object":         {Raw, `{"results":{}}`, "", true},
+		"with a mark":       {Raw, "\ufeff" + ` {"results":[`, "", true},
+		"message id in raw": {Raw, `{"results":[{"id":"one","action":"dlq"}]}`, `none ,none ,none ,none ,none `, true},
+		"event id":          {CloudEvents, `{"results":[{"id":"one","action":"dlq"}]}`, `dlq ,none ,none ,none ,none `, false},
+		"nats id":           {CloudEvents, `{"results":[{"id":` + id(2) + `,"action":"dlq"}]}`, `none ,dlq ,none ,none ,none `, false},
+		"id of two events":  {CloudEventsJSON, `{"results":[{"id":"own","action":"drop"}]}`, `none ,none ,none ,retry ,retry `, false},
+	} {
+		items, doubt := results([]byte(tc.body), func() map[string][]int { return idsOf(tc.format, ms) }, len(ms))
+		var got []string
+		for _, i := range items {
+			got = append(got, i.Action.String()+" "+i.Reason)
+		}
+		if strings.Join(got, ",") != tc.want || (doubt != "") != tc.doubt {
+			t.Errorf("%s: %q, doubt %q", name, got, doubt)
+		}
+	}
+}
+
+func TestBatchRetryAfter(t *testing.T) {
+	for text, want := range map[string]time.Duration{`3`: 3 * time.Second, `0.5`: time.Second / 2, `"7"`: 7 * time.Second, `-1`: 0, `"soon"`: 0, `null`: 0, `1e30`: 1<<63 - 1, `{}`: 0} {
+		if got := readResult(json.RawMessage(`{"id":"x","action":"retry","retry_after":` + text + `}`)).outcome.RetryAfter; got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+// FuzzResults holds that no answer is too odd, and that one which names something never leaves it done against its word.
+func FuzzResults(f *testing.F) {
+	ms := aBatch()
+	f.Add([]byte(`{"results":[{"id":"ORDERS:1:1772366400123456000","action":"retry","reason":"x","retry_after":1}]}`))
+	f.Add([]byte(`{"results":[1,null,[],{"id":{}}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		items, _ := results(body, func() map[string][]int { return idsOf(CloudEvents, ms) }, len(ms))
+		for _, i := range items {
+			if i.Kind != 0 && (i.Kind != policy.Answered || i.Action == 0 || len(i.Reason) > keptBytes || i.RetryAfter < 0) {
+				t.Fatalf("%+v", i)
+			}
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package forward
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// results reads what the body of an answer says of the messages of a batch. A body that is not about results says nothing. One that is,
+// and of which it is not clear what it says, or of which message, leaves a doubt: then no message that it does not name is to be done by
+// the answer. Nothing that the app said has failed is ever taken for done.
+func results(body []byte, ids func() map[string][]int, messages int) (items []policy.Outcome, doubt string) {
+	whole := len(body)
+	if body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff"))); !mentions(body) {
+		return nil, ""
+	}
+	var answer struct{ Results json.RawMessage }
+	if whole >= readBytes {
+		return nil, "the results of the batch are larger than " + strconv.Itoa(readBytes) + " bytes"
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, "the results of the batch cannot be read: " + oneLine(err)
+	}
+	if len(answer.Results) == 0 || string(answer.Results) == "null" {
+		return nil, ""
+	}
+	var all []json.RawMessage
+	if json.Unmarshal(answer.Results, &all) != nil {
+		return nil, "the results of the batch are not a list"
+	}
+	if len(all) == 0 {
+		return nil, ""
+	}
+	return matched(all, ids(), messages)
+}
+
+// mentions reports whether a body may hold results.
+func mentions(body []byte) bool {
+	if len(body) == 0 || body[0] != '{' {
+		return false
+	}
+	const word = `"results"`
+	for rest := body; ; {
+		i := bytes.IndexByte(rest, '"')
+		if i < 0 || len(rest)-i < len(word) {
+			return false
+		}
+		if bytes.EqualFold(rest[i:i+len(word)], []byte(word)) {
+			return true
+		}
+		rest = rest[i+1:]
+	}
+}
+
+// matched finds the message of each result. One that is named twice gets the more careful verdict. Of an id that several messages
+// have nothing is believed but that they are done, or to be tried again.
+func matched(all []json.RawMessage, ids map[string][]int, messages int) (items []policy.Outcome, doubt string) {
+	items = make([]policy.Outcome, messages)
+	for _, raw := range all {
+		r := readResult(raw)
+		meant := ids[r.id]
+		if len(meant) == 0 && r.outcome.Action != policy.Ack && r.outcome.Action != policy.Drop {
+			doubt = "the results of the batch name a message that is not in it: " + r.id[:min(len(r.id), 100)]
+		}
+		if len(meant) > 1 && r.outcome.Action != policy.Ack {
+			r.outcome.Action = policy.Retry
+		}
+		for _, i := range meant {
+			if items[i].Kind == 0 || careful(r.outcome.Action) > careful(items[i].Action) {
+				items[i] = r.outcome
+			}
+		}
+	}
+	return items, doubt
+}
+
+// unescaped is an id as an app reads it.
+func unescaped(id []byte) string {
+	if bytes.IndexByte(id, '\\') < 0 {
+		return string(id)
+	}
+	var text string
+	_ = json.Unmarshal([]byte(`"`+string(id)+`"`), &text) // it was written as JSON here
+	return text
+}
+
+// careful orders verdicts by how little can be lost by them.
+func careful(v policy.Verdict) int {
+	switch v {
+	case policy.Retry:
+		return 3
+	case policy.DLQ:
+		return 2
+	case policy.Drop:
+		return 1
+	default:
+		return 0
+	}
+}
+
+type result struct {
+	id      string
+	outcome policy.Outcome
+}
+
+// readResult reads one result. An action that is none is a retry: the app meant to say something of the message.
+func readResult(raw json.RawMessage) result {
+	var fields struct {
+		ID         json.RawMessage
+		Action     json.RawMessage
+		Reason     json.RawMessage
+		RetryAfter json.RawMessage `json:"retry_after"`
+	}
+	_ = json.Unmarshal(raw, &fields) // what is no object says nothing, and names no message
+	r := result{id: textOf(fields.ID), outcome: policy.Outcome{Kind: policy.Answered, Response: bytes.Clone(raw[:min(len(raw), keptBytes)])}}
+	word := textOf(fields.Action)
+	action, ok := policy.ParseAction(word)
+	if !ok {
+		r.outcome.Action, r.outcome.Reason = policy.Retry, "unknown action "+strconv.QuoteToASCII(word[:min(len(word), 100)])
+		return r
+	}
+	reason := textOf(fields.Reason)
+	r.outcome.Action, r.outcome.Reason = action, strings.Clone(reason[:min(len(reason), keptBytes)])
+	r.outcome.RetryAfter = later(fields.RetryAfter, time.Now())
+	return r
+}
+
+// textOf is the text of a JSON string, and of any other value what stands there.
+func textOf(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return string(raw)
+	}
+	return text
+}
+
+// later reads a delay: a number of seconds, or text as in a Retry-After header. Nonsense is ignored.
+func later(raw json.RawMessage, now time.Time) time.Duration {
+	var seconds float64
+	if json.Unmarshal(raw, &seconds) != nil {
+		return policy.ParseRetryAfter(textOf(raw), now)
+	}
+	if d := seconds * float64(time.Second); d < math.MaxInt64 {
+		return max(time.Duration(d), 0)
+	}
+	return math.MaxInt64
+}
