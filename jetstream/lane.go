@@ -33,7 +33,7 @@ const (
 	noResponders = "503"
 )
 
-// lane is an inbox with at most one pull request waiting at the server. What arrives on it can be counted against that
+// lane is an inbox with at most one pull request waiting at the server, or with those that came with the acks of one turn (see exchanges). What arrives on it can be counted against that
 // request, and a status tells by its subject which request it is about: so the number of messages that may still come
 // is known exactly. After a reconnect the inbox stays subscribed, since the request may have outlived the connection.
 type lane struct {
@@ -41,10 +41,12 @@ type lane struct {
 	inbox  string        // the reply subject of request n is inbox + n
 	closed chan struct{} // closed when nothing more can arrive
 
+	exchange bool // its requests come with acks
+
 	// Guarded by Source.mu.
 	number    uint64 // of the request
-	open      int    // messages it may still bring
-	bytes     int64  // bytes it may still bring; 0 without a limit
+	open      int    // messages it may still bring: see setOpen
+	bytes     int64  // bytes it may still bring; 0 without a limit: see setBytes
 	floor     uint64 // consumer sequence that whatever it brings is above
 	heard     bool   // something came for this request
 	proved    bool   // heard of, and then the durable was seen to be the one bound to: its deletion would be told here
@@ -55,18 +57,36 @@ type lane struct {
 	gone      bool // belongs to a binding that was given up
 	lost      int  // as a ghost: messages it may have been sent that did not arrive
 	until     time.Time
+
+	// Of an exchange.
+	first  uint64     // number of the first request
+	each   int64      // bytes that each request may bring
+	covers []*Message // the messages whose acks the requests came with; nil where the ack counts for itself again
+}
+
+// setOpen sets how many messages a lane may still bring.
+func (s *Source) setOpen(l *lane, n int) {
+	if !l.gone {
+		s.coming += n - l.open
+	}
+	l.open = n
+}
+
+// setBytes sets how many bytes a lane may still bring.
+func (s *Source) setBytes(l *lane, n int64) {
+	if !l.gone {
+		s.reserved += n - l.bytes
+	}
+	l.bytes = n
 }
 
 // expected is how many messages may still come besides those leased, and how many may have been lost on the way and are
 // leased as the server sees it.
 func (s *Source) expected() (coming, lost int) {
-	for _, l := range s.lanes {
-		coming += l.open
-	}
 	for _, l := range s.ghosts {
 		lost += l.lost
 	}
-	return coming, lost
+	return s.coming, lost
 }
 
 // refill asks for as many messages as may be leased besides those that are, as soon as that is an eighth of all: with a slow
@@ -95,7 +115,7 @@ func (s *Source) refill() {
 // wants is how many messages are worth a request now; 0 if none.
 func (s *Source) wants() int {
 	coming, lost := s.expected()
-	free := s.width - len(s.leases) - coming - lost
+	free := s.width - s.leased() - coming - lost
 	if s.order != nil && s.order.gathering {
 		return s.gatherBatch(free, coming, time.Now())
 	}
@@ -126,11 +146,7 @@ func (s *Source) anyFresh() bool {
 // more than what it did not fit, and without a limit once nothing is leased.
 func (s *Source) budget(batch int) (int, int64) {
 	coming, lost := s.expected()
-	var reserved int64
-	for _, l := range s.lanes {
-		reserved += l.bytes
-	}
-	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - reserved
+	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - s.reserved
 	most := free // in one request
 	if limit := int64(s.bound.info.Config.MaxRequestMaxBytes); limit > 0 {
 		most = min(most, limit)
@@ -158,15 +174,25 @@ func (s *Source) mostLanes() int {
 
 // freeLane is a lane without a request, made if there are fewer than there may be.
 func (s *Source) freeLane() *lane {
+	n := 0
 	for _, l := range s.lanes {
+		if l.exchange {
+			continue
+		}
 		if l.open == 0 && !l.retired {
 			return l
 		}
+		n++
 	}
-	if len(s.lanes) >= s.mostLanes() {
+	if n >= s.mostLanes() {
 		return nil
 	}
-	l := &lane{inbox: s.conn.nc.NewRespInbox() + ".", closed: make(chan struct{})}
+	return s.newLane(false)
+}
+
+// newLane makes a lane. It is nil on a connection that is being closed.
+func (s *Source) newLane(exchange bool) *lane {
+	l := &lane{inbox: s.conn.nc.NewRespInbox() + ".", closed: make(chan struct{}), exchange: exchange}
 	sub, err := s.conn.nc.Subscribe(l.inbox+"*", func(msg *nats.Msg) { s.receive(l, msg) })
 	if err != nil {
 		return nil // the connection is being closed
@@ -206,7 +232,9 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 		return // not connected: asked again after the reconnect
 	}
 	l.number++
-	l.open, l.bytes, l.floor = batch, budget, s.highest
+	s.setOpen(l, batch)
+	s.setBytes(l, budget)
+	l.floor = s.highest
 	l.heard, l.proved, l.doubted, l.lastHeard = false, false, false, time.Now()
 }
 
@@ -245,13 +273,12 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 	now := time.Now()
 	l.lastHeard, l.heard, l.doubted = now, true, false
 	s.heard = now
-	l.open = max(l.open-1, 0)
 	l.lost = max(l.lost-1, 0)
-	if l.open == 0 || l.bytes == m.size {
-		// Bytes that are used up to the last end a request too, and the server does not say so (consumer.go, getNextMsg).
-		l.open, l.bytes = 0, 0
+	if l.exchange {
+		s.answered(l)
+	} else {
+		s.brought(l, m)
 	}
-	l.bytes = max(l.bytes-m.size, 0)
 	s.tooBig = 0
 	s.takePin(m)
 	if err == nil {
@@ -262,6 +289,17 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		_ = s.conn.nc.Publish(m.reply, []byte("+TERM not a message of a sidecar")) // if it is not sent, it comes again
 	}
 	s.refill()
+}
+
+// brought is told of a message that came for the request of a lane.
+func (s *Source) brought(l *lane, m *Message) {
+	open, bytes := max(l.open-1, 0), max(l.bytes-m.size, 0)
+	if open == 0 || l.bytes == m.size {
+		// Bytes that are used up to the last end a request too, and the server does not say so (consumer.go, getNextMsg).
+		open, bytes = 0, 0
+	}
+	s.setOpen(l, open)
+	s.setBytes(l, bytes)
 }
 
 // admit makes a delivery a lease.
@@ -277,6 +315,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 		m.StreamCreated, m.MaxDeliver = s.bound.incarnation.stream, max(s.bound.info.Config.MaxDeliver, 0)
 		m.seenBefore = s.seenBefore(m.Sequence, seq)
 		s.most = max(s.most, m.Sequence)
+		s.backlog = m.Pending
 	}
 	if old := s.leases[m.lease]; old != nil && s.merge(old, m) {
 		return
@@ -333,6 +372,7 @@ func (s *Source) merge(old, again *Message) bool {
 		s.release(old) // the delay is over, or the nak was lost and the ack wait is: a new delivery
 		return false
 	default:
+		s.uncover(old)
 		old.reply, old.sentAt = again.reply, time.Time{} // the verdict was lost: say it again
 		s.wake()
 	}
@@ -345,17 +385,17 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 	if status == "" {
 		return
 	}
-	number, err := strconv.ParseUint(strings.TrimPrefix(msg.Subject, l.inbox), 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || number != l.number || l.gone || s.bound == nil {
+	number, ok := l.about(msg)
+	if !ok || l.gone || s.bound == nil {
 		return
 	}
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
 	s.heard = l.lastHeard
 	switch {
-	case status == "100":
-		return
+	case status == "100", l.exchange && msg.Header.Get("Nats-Pending-Messages") == "0":
+		return // the message itself is what counts
 	case status == "409" && strings.Contains(text, "Consumer Deleted"):
 		s.rebind = "the durable was deleted"
 		s.wake()
@@ -363,6 +403,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 	case status == "409" && strings.Contains(text, "Leadership Change"):
 		// What was on its way may be lost: the new leader knows.
 		l.doubted, l.doubtedAt, s.suspect, s.before = true, time.Now().Add(-secondLook), true, s.most
+		s.uncoverAll(l)
 		s.unsettled()
 		s.wake()
 		return
@@ -372,7 +413,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.suspect = true
 		s.wake()
 	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
-		s.tooBig = max(s.tooBig, l.bytes)
+		s.tooBig = max(s.tooBig, l.budget())
 	case status == "423":
 		s.losePin()
 		s.notBefore = l.lastHeard.Add(pullPause)
@@ -383,8 +424,20 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.suspect = true
 		s.wake()
 	}
-	s.returned(l, msg.Header.Get("Nats-Pending-Messages"))
+	if l.exchange {
+		s.refusedExchange(l, number)
+	} else {
+		s.returned(l, msg.Header.Get("Nats-Pending-Messages"))
+	}
 	s.refill()
+}
+
+// budget is what a message may have that a request of the lane can bring.
+func (l *lane) budget() int64 {
+	if l.exchange {
+		return l.each
+	}
+	return l.bytes
 }
 
 // returned takes back what a request that ended did not bring.
@@ -393,8 +446,8 @@ func (s *Source) returned(l *lane, pending string) {
 	if err != nil {
 		n = l.open
 	}
-	l.open = max(l.open-max(n, 0), 0)
-	l.bytes = 0
+	s.setOpen(l, max(l.open-max(n, 0), 0))
+	s.setBytes(l, 0)
 }
 
 // retireLanes ends the waiting requests: with the inbox gone the server keeps the messages. It returns the lanes that are
@@ -404,6 +457,7 @@ func (s *Source) retireLanes() []*lane {
 	for _, l := range s.lanes {
 		if !l.retired {
 			l.retired = true
+			s.uncoverAll(l)
 			if s.conn.Connected() && s.bound != nil {
 				_ = l.sub.Drain() // fails only on a connection that is closed
 			} else {
@@ -423,10 +477,13 @@ func (s *Source) laneClosed(l *lane) {
 	close(l.closed)
 	s.lanes = without(s.lanes, l)
 	if l.doubted && !l.gone && l.open > 0 && s.bound != nil {
-		l.lost, l.open, l.until = l.open, 0, time.Now().Add(ackWait(s.bound.info.Config))
+		l.lost, l.until = l.open, time.Now().Add(ackWait(s.bound.info.Config))
 		s.ghosts = append(s.ghosts, l)
 		s.suspect = true
 	}
+	s.uncoverAll(l)
+	s.setOpen(l, 0)
+	s.setBytes(l, 0)
 	s.wake()
 }
 
@@ -492,7 +549,10 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time) {
 			l.retired = true
 			l.lost = min(l.open, unseen, elsewhere)
 			unseen, elsewhere = unseen-l.lost, elsewhere-l.lost
-			l.open, l.bytes, l.until = 0, 0, now.Add(ackWait(info.Config))
+			l.until = now.Add(ackWait(info.Config))
+			s.uncoverAll(l)
+			s.setOpen(l, 0)
+			s.setBytes(l, 0)
 			s.ghosts = append(s.ghosts, l)
 		}
 	}

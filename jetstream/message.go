@@ -62,6 +62,7 @@ type Message struct {
 	arrivedAt  time.Time
 	wasSent    bool      // on any connection
 	touchedAt  time.Time // when the server last heard of the lease
+	coveredBy  *lane     // its ack asked for a message there, which takes over the lease
 	prev, next *Message  // in the touch list
 }
 
@@ -216,11 +217,15 @@ func (s *Source) mayPublish(now time.Time) bool {
 	if s.bound == nil || s.suspect || s.rebind != "" || !s.conn.Connected() {
 		return false
 	}
-	if s.looked || now.Sub(s.evidence) < freshEvidence {
+	if age := now.Sub(s.evidence); s.looked || age < freshEvidence {
+		if age > freshEvidence/2 && !s.looking && !s.lookAhead {
+			s.lookAhead = true // so that the next one need not wait for it
+			s.wake()
+		}
 		return true
 	}
 	for _, l := range s.lanes {
-		if l.open > 0 && l.proved && !l.doubted && !l.retired {
+		if l.open > 0 && l.proved && !l.doubted && !l.retired && !l.exchange {
 			return true
 		}
 	}
@@ -230,6 +235,7 @@ func (s *Source) mayPublish(now time.Time) bool {
 
 // send publishes a verdict. It reports whether it was written to the connection.
 func (s *Source) send(m *Message, now time.Time) bool {
+	s.uncover(m)
 	if s.cfg.AckAsync {
 		if s.conn.nc.Publish(m.reply, wire(m.verdict)) != nil {
 			return false
@@ -272,6 +278,7 @@ func (s *Source) sendDecided(ctx context.Context) {
 // sendOutbox sends what was decided. What cannot be sent now is left to the serving loop, which sends it as soon as the durable
 // is known to be the same.
 func (s *Source) sendOutbox(now time.Time) {
+	x := s.exchanges(len(s.outbox), now)
 	for _, m := range s.outbox {
 		if m.released || !m.sentAt.IsZero() {
 			continue
@@ -280,7 +287,11 @@ func (s *Source) sendOutbox(now time.Time) {
 			s.release(m) // as in settle: its turn came late
 			continue
 		}
-		if !s.mayPublish(now) || !s.send(m, now) {
+		if !s.mayPublish(now) {
+			s.wake()
+			break
+		}
+		if sent := x.takes(m) && s.exchange(&x, m, now) || s.send(m, now); !sent {
 			s.wake()
 			break
 		}
@@ -340,6 +351,9 @@ func (s *Source) sendWaiting(now time.Time) {
 				return
 			}
 			m.resend = min(2*m.resend, resendMax)
+			if m.coveredBy != nil {
+				s.exchangeFrom = now.Add(exchangeLongRest)
+			}
 			if s.repeatable(m, now) && !s.send(m, now) {
 				return
 			}
@@ -400,6 +414,7 @@ func (s *Source) release(m *Message) {
 		return
 	}
 	m.released = true
+	s.uncover(m)
 	s.touched.remove(m)
 	if s.leases[m.lease] == m {
 		delete(s.leases, m.lease)

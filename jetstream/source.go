@@ -37,32 +37,41 @@ type Source struct {
 	kick  chan struct{} // wakes the serving loop
 	post  chan struct{} // wakes who sends the outbox
 
-	mu        sync.Mutex
-	bound     *binding              // nil while there is no durable to serve
-	leases    map[uint64]*Message   // by stream sequence, until the verdict is confirmed
-	touched   touchList             // the leases that are kept alive, least recently touched first
-	settling  map[*Message]struct{} // verdicts that are not confirmed yet
-	outbox    []*Message            // those of them that were just decided
-	bytes     int64                 // of all leases
-	width     int                   // how many leases are allowed now
-	expires   time.Duration         // how long a pull request waits at the server
-	lanes     []*lane
-	ghosts    []*lane    // requests that are gone and may have been sent messages that did not arrive
-	held      []*Message // arrived in doubt, not offered to the workers
-	pulling   Pulling
-	notBefore time.Time       // no pull request before then
-	stopped   bool            // no more pulling
-	highest   uint64          // consumer sequence seen
-	onlyOne   bool            // all deliveries of the durable since it was bound to came here, at the last look
-	counted   uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
-	heard     time.Time       // when something last came for a pull request
-	tooBig    int64           // a message did not fit this many free bytes
-	evidence  time.Time       // when the durable was last known to be the one bound to
-	suspect   bool            // the durable may have been made anew: look before anything else is done
-	refused   string          // why the durable, edited since, cannot be pulled from any more: what is leased is settled all the same
-	looked    bool            // the durable was looked at in this turn, however long that took
-	rebind    string          // why the binding must be given up; empty: it need not
-	idle      []chan struct{} // closed when nothing is settling
+	mu           sync.Mutex
+	bound        *binding              // nil while there is no durable to serve
+	leases       map[uint64]*Message   // by stream sequence, until the verdict is confirmed
+	touched      touchList             // the leases that are kept alive, least recently touched first
+	settling     map[*Message]struct{} // verdicts that are not confirmed yet
+	outbox       []*Message            // those of them that were just decided
+	bytes        int64                 // of all leases
+	width        int                   // how many leases are allowed now
+	expires      time.Duration         // how long a pull request waits at the server
+	lanes        []*lane
+	coming       int        // messages that the lanes may still bring
+	reserved     int64      // bytes that they may
+	covered      int        // leases that went over to messages that were asked for
+	backlog      uint64     // messages that waited in the stream when the last one came
+	ghosts       []*lane    // requests that are gone and may have been sent messages that did not arrive
+	held         []*Message // arrived in doubt, not offered to the workers
+	pulling      Pulling
+	notBefore    time.Time // no pull request before then
+	exchangeFrom time.Time // no ack asks for a message before then
+	shared       int64     // what an ack may ask for, and the request
+	shareWire    []byte
+	stopped      bool            // no more pulling
+	highest      uint64          // consumer sequence seen
+	onlyOne      bool            // all deliveries of the durable since it was bound to came here, at the last look
+	counted      uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
+	heard        time.Time       // when something last came for a pull request
+	tooBig       int64           // a message did not fit this many free bytes
+	evidence     time.Time       // when the durable was last known to be the one bound to
+	suspect      bool            // the durable may have been made anew: look before anything else is done
+	refused      string          // why the durable, edited since, cannot be pulled from any more: what is leased is settled all the same
+	looking      bool            // the durable is being looked at
+	lookAhead    bool            // a look is due soon: it is done now, while nothing waits for it
+	looked       bool            // the durable was looked at in this turn, however long that took
+	rebind       string          // why the binding must be given up; empty: it need not
+	idle         []chan struct{} // closed when nothing is settling
 
 	order *order // nil: messages may overtake each other
 	pin   pin
@@ -142,7 +151,7 @@ func (s *Source) Status() Status {
 // Leased is the number of messages leased now.
 func (s *Source) Leased() int {
 	s.mu.Lock()
-	n := len(s.leases)
+	n := s.leased()
 	s.mu.Unlock()
 	if s.retries != nil {
 		n += s.retries.source.Leased()
@@ -460,7 +469,7 @@ func (s *Source) shut() {
 	defer s.mu.Unlock()
 	s.bound = nil
 	s.retireLanes()
-	s.lanes = nil
+	s.lanes, s.coming, s.reserved = nil, 0, 0
 	for _, g := range s.ghosts {
 		g.gone = true
 		_ = g.sub.Unsubscribe() // fails only if it is gone already
@@ -498,7 +507,7 @@ func (s *Source) inDoubt(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.suspect = s.suspect || s.gatherDue(now)
-	return s.suspect
+	return s.suspect || s.lookAhead
 }
 
 func (s *Source) wake() {
@@ -513,15 +522,18 @@ func (s *Source) look(ctx context.Context) {
 	asked := time.Now()
 	s.mu.Lock()
 	naks := s.naks
+	s.looking, s.lookAhead = true, false
 	s.mu.Unlock()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.looking = false
 	switch {
 	case err != nil && gone(err):
 		s.rebind = oneLine(err.Error(), 300)
 	case err != nil:
-		// No answer: still in doubt, asked again at the next turn.
+		// No answer: in doubt, asked again at the next turn.
+		s.suspect = true
 		s.setDetail(oneLine(err.Error(), 300))
 	case !info.Created.Equal(s.bound.consumer):
 		s.rebind = "the durable was made anew"
@@ -583,6 +595,7 @@ func (s *Source) connectionChanged(connected bool) {
 		s.suspect, s.before = true, s.most
 		s.unsettled()
 		for _, l := range s.lanes {
+			s.uncoverAll(l)
 			if l.open > 0 && !l.doubted {
 				l.doubted, l.doubtedAt = true, time.Now()
 			}
