@@ -19,6 +19,10 @@ const (
 	exchangeRest = 10 * time.Second
 	// exchangeLongRest is that after one that was not answered at all.
 	exchangeLongRest = time.Minute
+	// smallShare is the least that an ack asks for in bytes.
+	smallShare = 16 << 10
+	// sizesFade is how slowly the size of a large message is forgotten.
+	sizesFade = 256
 	// subjectsSize is the most that the subject of a message and its reply subject take of its size.
 	subjectsSize = 8 << 10
 )
@@ -54,11 +58,11 @@ func (s *Source) exchanges(n int, now time.Time) exchanges {
 	if n <= 0 || s.leased()+coming+lost > s.width {
 		return none
 	}
-	x := exchanges{room: n, each: s.largest(), wire: nextWire}
+	x := exchanges{room: n, each: s.conn.nc.MaxPayload() + subjectsSize, wire: nextWire}
 	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - s.reserved
-	if free/int64(n) < x.each {
+	if free-int64(n)*x.each < s.cfg.MaxBytes/4 {
 		x.each, x.wire = s.share()
-		x.room = int(min(int64(n), free/max(x.each, 1)))
+		x.room = int(min(int64(n), max(free, 0)/x.each))
 	}
 	if x.room > 0 {
 		x.lane = s.exchangeLane()
@@ -71,14 +75,14 @@ func (s *Source) exchanges(n int, now time.Time) exchanges {
 	return x
 }
 
-// largest is how large a message can be at most.
-func (s *Source) largest() int64 {
-	return s.conn.nc.MaxPayload() + subjectsSize
-}
-
-// share is how many bytes an ack may ask for where there is no room for the largest message, and the request.
+// share is how many bytes an ack may ask for where there is no room for the largest message, and the request. It is ample for messages
+// like those that came lately, and leaves room for the other leases.
 func (s *Source) share() (int64, []byte) {
-	each := s.cfg.MaxBytes / int64(2*max(s.cfg.Concurrency+s.cfg.Prefetch, 1))
+	each := int64(smallShare)
+	for each < 4*s.sizes {
+		each *= 2
+	}
+	each = max(min(each, s.cfg.MaxBytes/int64(2*(s.cfg.Concurrency+s.cfg.Prefetch))), 1)
 	if limit := int64(s.bound.info.Config.MaxRequestMaxBytes); limit > 0 {
 		each = min(each, limit)
 	}

@@ -27,6 +27,8 @@ const (
 	silence = 2 * heartbeat
 	// secondLook is how long a pull request in doubt is given to be heard of, while others wait at the durable too.
 	secondLook = heartbeat + heartbeat/4
+	// longCount is more messages than a durable delivers in the time that evidence is fresh.
+	longCount = 1 << 15
 	// smallBudget is the number of free bytes below which they are not divided among pull requests.
 	smallBudget = 64 << 10
 
@@ -159,6 +161,9 @@ func (s *Source) budget(batch int) (int, int64) {
 		return 0, 0
 	case s.tooBig == 0 && most/2 >= smallBudget:
 		most /= 2
+		if s.covered > 0 {
+			most = min(most, max(4*int64(batch)*s.sizes, smallBudget)) // acks ask for bytes too
+		}
 	}
 	return batch, most
 }
@@ -280,6 +285,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		s.brought(l, m)
 	}
 	s.tooBig = 0
+	s.sizes = max(m.size, s.sizes-s.sizes/sizesFade)
 	s.takePin(m)
 	if err == nil {
 		m.touchedAt = now
@@ -335,11 +341,20 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 		s.wake()
 		return
 	}
+	s.continues(m.touchedAt)
 	l.floor, s.highest = seq, max(s.highest, seq)
 	s.offer(m)
 	if s.order != nil && s.order.gathering {
 		s.gatherMore(m)
 		s.lookToGather()
+	}
+}
+
+// continues is told of a delivery that was counted after those before it. A durable that was made anew counts from one again, and
+// none delivers so many messages in the short time since the last evidence: it is the one bound to.
+func (s *Source) continues(now time.Time) {
+	if s.highest >= longCount && now.Sub(later(s.evidence, s.counting)) < freshEvidence {
+		s.counting = now
 	}
 }
 

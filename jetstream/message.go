@@ -217,7 +217,7 @@ func (s *Source) mayPublish(now time.Time) bool {
 	if s.bound == nil || s.suspect || s.rebind != "" || !s.conn.Connected() {
 		return false
 	}
-	if age := now.Sub(s.evidence); s.looked || age < freshEvidence {
+	if age := now.Sub(later(s.evidence, s.counting)); s.looked || age < freshEvidence {
 		if age > freshEvidence/2 && !s.looking && !s.lookAhead {
 			s.lookAhead = true // so that the next one need not wait for it
 			s.wake()
@@ -275,29 +275,38 @@ func (s *Source) sendDecided(ctx context.Context) {
 	}
 }
 
-// sendOutbox sends what was decided. What cannot be sent now is left to the serving loop, which sends it as soon as the durable
-// is known to be the same.
+// sendOutbox sends what was decided. What cannot be sent now waits until the durable is known to be the same, which the serving loop
+// asks for, or until there is a connection.
 func (s *Source) sendOutbox(now time.Time) {
-	x := s.exchanges(len(s.outbox), now)
-	for _, m := range s.outbox {
-		if m.released || !m.sentAt.IsZero() {
-			continue
-		}
-		if isNak(m.verdict) && s.expired(m, now) {
-			s.release(m) // as in settle: its turn came late
-			continue
-		}
-		if !s.mayPublish(now) {
-			s.wake()
-			break
-		}
-		if sent := x.takes(m) && s.exchange(&x, m, now) || s.send(m, now); !sent {
-			s.wake()
-			break
-		}
+	if len(s.outbox) == 0 {
+		return
 	}
-	clear(s.outbox)
-	s.outbox = s.outbox[:0]
+	x := s.exchanges(len(s.outbox), now)
+	sent := 0
+	for _, m := range s.outbox {
+		if !s.sendDecision(&x, m, now) {
+			s.wake()
+			break
+		}
+		sent++
+	}
+	left := copy(s.outbox, s.outbox[sent:])
+	clear(s.outbox[left:])
+	s.outbox = s.outbox[:left]
+}
+
+// sendDecision sends a verdict that was just decided. It reports whether nothing is left to be done.
+func (s *Source) sendDecision(x *exchanges, m *Message, now time.Time) bool {
+	switch {
+	case m.released || !m.sentAt.IsZero() || m.wasSent:
+		return true
+	case isNak(m.verdict) && s.expired(m, now):
+		s.release(m) // as in settle: its turn came late
+		return true
+	case !s.mayPublish(now):
+		return false
+	}
+	return x.takes(m) && s.exchange(x, m, now) || s.send(m, now)
 }
 
 // confirmed handles the server's answer to a verdict.

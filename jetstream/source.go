@@ -58,12 +58,14 @@ type Source struct {
 	exchangeFrom time.Time // no ack asks for a message before then
 	shared       int64     // what an ack may ask for, and the request
 	shareWire    []byte
+	sizes        int64           // of the largest message that came lately
 	stopped      bool            // no more pulling
 	highest      uint64          // consumer sequence seen
 	onlyOne      bool            // all deliveries of the durable since it was bound to came here, at the last look
 	counted      uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
 	heard        time.Time       // when something last came for a pull request
 	tooBig       int64           // a message did not fit this many free bytes
+	counting     time.Time       // when the count of the durable last told that: see continues
 	evidence     time.Time       // when the durable was last known to be the one bound to
 	suspect      bool            // the durable may have been made anew: look before anything else is done
 	refused      string          // why the durable, edited since, cannot be pulled from any more: what is leased is settled all the same
@@ -412,7 +414,7 @@ func (s *Source) serve(ctx context.Context, b *binding) {
 		case <-s.kick:
 		case <-tick.C:
 		case <-info.C:
-			s.doubt()
+			s.lookSoon()
 		}
 	}
 	s.shut()
@@ -436,6 +438,7 @@ func (s *Source) turn(ctx context.Context) {
 		return
 	}
 	now := time.Now()
+	s.sendOutbox(now)
 	s.sendWaiting(now)
 	s.keepAlive(now)
 	s.watchLanes(now)
@@ -448,7 +451,7 @@ func (s *Source) open(b *binding) {
 	defer s.mu.Unlock()
 	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
-	s.evidence = time.Now()
+	s.evidence, s.counting = time.Now(), time.Time{}
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
 	if s.order != nil {
 		s.order.begin(b.info)
@@ -501,6 +504,13 @@ func (s *Source) doubt() {
 	s.suspect = true
 	s.mu.Unlock()
 	s.wake()
+}
+
+// lookSoon asks for a look at the durable that nothing waits for.
+func (s *Source) lookSoon() {
+	s.mu.Lock()
+	s.lookAhead = true
+	s.mu.Unlock()
 }
 
 func (s *Source) inDoubt(now time.Time) bool {
