@@ -17,8 +17,8 @@ const (
 	plentyPending = 64
 	// exchangeRest is how long no ack asks for a message after one that was answered by something else.
 	exchangeRest = 10 * time.Second
-	// exchangeLongRest is that after one that was not answered at all.
-	exchangeLongRest = time.Minute
+	// exchangeRestMax is the most that it doubles to while acks that ask are not answered at all.
+	exchangeRestMax = 10 * time.Minute
 	// smallShare is the least that an ack asks for in bytes.
 	smallShare = 16 << 10
 	// sizesFade is how slowly the size of a large message is forgotten.
@@ -60,7 +60,7 @@ func (s *Source) exchanges(n int, now time.Time) exchanges {
 	}
 	x := exchanges{room: n, each: s.conn.nc.MaxPayload() + subjectsSize, wire: nextWire}
 	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - s.reserved
-	if free-int64(n)*x.each < s.cfg.MaxBytes/4 {
+	if free-int64(n)*x.each < s.cfg.MaxBytes/8 {
 		x.each, x.wire = s.share()
 		x.room = int(min(int64(n), max(free, 0)/x.each))
 	}
@@ -112,6 +112,7 @@ func (s *Source) exchange(x *exchanges, m *Message, now time.Time) bool {
 	s.covered++
 	s.setOpen(l, l.open+1)
 	s.setBytes(l, l.bytes+l.each)
+	l.sentAt = now
 	m.firstSent, m.sentAt, m.wasSent = now, now, true
 	return true
 }
@@ -133,6 +134,7 @@ func (s *Source) complete(l *lane) {
 		if m != nil {
 			m.coveredBy = nil
 			s.covered--
+			s.unanswered = 0
 			s.release(m)
 		}
 	}
@@ -142,13 +144,21 @@ func (s *Source) complete(l *lane) {
 
 // refusedExchange is told that the request that came with an ack is over without a message. The ack may have been lost with it.
 func (s *Source) refusedExchange(l *lane, number uint64) {
-	s.exchangeFrom = l.lastHeard.Add(exchangeRest)
 	if m := l.covers[number-l.first]; m != nil {
 		s.uncover(m)
 		m.sentAt = time.Time{}
 		s.wake()
 	}
 	s.answered(l)
+}
+
+// restExchanges is told that an ack that asked for a message was not answered in time.
+func (s *Source) restExchanges(now time.Time) {
+	if now.Before(s.exchangeFrom) {
+		return // others of the same time
+	}
+	s.unanswered = min(max(2*s.unanswered, exchangeRest), exchangeRestMax)
+	s.exchangeFrom = now.Add(s.unanswered)
 }
 
 // uncover takes back that a lease went over to a message that was asked for: its ack may be lost, so it counts again.

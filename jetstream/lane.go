@@ -28,7 +28,10 @@ const (
 	// secondLook is how long a pull request in doubt is given to be heard of, while others wait at the durable too.
 	secondLook = heartbeat + heartbeat/4
 	// longCount is more messages than a durable delivers in the time that evidence is fresh.
-	longCount = 1 << 15
+	longCount = 1 << 13
+	// onItsWay is how long a pull request may be on its way: until then it is no sign that the server has none. The server takes requests
+	// and questions in no order.
+	onItsWay = heartbeat / 2
 	// smallBudget is the number of free bytes below which they are not divided among pull requests.
 	smallBudget = 64 << 10
 
@@ -46,12 +49,13 @@ type lane struct {
 	exchange bool // its requests come with acks
 
 	// Guarded by Source.mu.
-	number    uint64 // of the request
-	open      int    // messages it may still bring: see setOpen
-	bytes     int64  // bytes it may still bring; 0 without a limit: see setBytes
-	floor     uint64 // consumer sequence that whatever it brings is above
-	heard     bool   // something came for this request
-	proved    bool   // heard of, and then the durable was seen to be the one bound to: its deletion would be told here
+	number    uint64    // of the request
+	open      int       // messages it may still bring: see setOpen
+	bytes     int64     // bytes it may still bring; 0 without a limit: see setBytes
+	floor     uint64    // consumer sequence that whatever it brings is above
+	heard     bool      // something came for this request
+	proved    bool      // heard of, and then the durable was seen to be the one bound to: its deletion would be told here
+	sentAt    time.Time // when the last request was sent
 	lastHeard time.Time
 	doubted   bool // the request may be gone
 	doubtedAt time.Time
@@ -240,7 +244,8 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 	s.setOpen(l, batch)
 	s.setBytes(l, budget)
 	l.floor = s.highest
-	l.heard, l.proved, l.doubted, l.lastHeard = false, false, false, time.Now()
+	l.heard, l.proved, l.doubted, l.sentAt = false, false, false, time.Now()
+	l.lastHeard = l.sentAt
 }
 
 // pullDenied reports whether the server refused pull requests for lack of permission, and answered none since.
@@ -440,6 +445,9 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.wake()
 	}
 	if l.exchange {
+		if status != noResponders {
+			s.exchangeFrom = l.lastHeard.Add(exchangeRest)
+		}
 		s.refusedExchange(l, number)
 	} else {
 		s.returned(l, msg.Header.Get("Nats-Pending-Messages"))
@@ -515,6 +523,10 @@ func without(lanes []*lane, gone *lane) []*lane {
 // watchLanes looks for requests that went silent, and forgets ghosts whose messages the server has taken back by now.
 func (s *Source) watchLanes(now time.Time) {
 	for _, l := range s.lanes {
+		if l.open > 0 && l.doubted && now.Sub(l.doubtedAt) >= onItsWay && now.Sub(s.evidence) >= onItsWay {
+			s.lookAhead = true
+			s.wake()
+		}
 		if l.open > 0 && now.Sub(l.lastHeard) >= silence {
 			if !l.doubted {
 				l.doubted, l.doubtedAt, s.before = true, now, s.most
@@ -539,15 +551,21 @@ func (s *Source) watchLanes(now time.Time) {
 }
 
 // judgeLanes decides what became of requests in doubt. A request that is gone may have been sent messages that did not
-// arrive here: they stay leased at the server until the ack wait, so they count as leased here too, as far as there can be any.
-func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time) {
+// arrive here: they stay leased at the server until the ack wait, so they count as leased here too, as far as there can be any. What
+// arrived since it was asked, counted being what was accounted for then, may have been sent after the answer.
+func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time, counted uint64) {
 	now := time.Now()
 	for _, l := range s.lanes {
 		l.proved = l.proved || l.heard && l.lastHeard.Before(asked)
 	}
-	unseen := int(min(info.Delivered.Consumer-min(s.counted, info.Delivered.Consumer), 1<<30))
+	unseen := int(min(info.Delivered.Consumer-min(counted, info.Delivered.Consumer), 1<<30))
 	// Leased at the server and not here: parked, others', or lost. A message whose verdict was sent may be off its books already.
-	elsewhere := max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0)
+	elsewhere := info.NumAckPending
+	for _, m := range s.leases {
+		if m.verdict == "" && !m.arrivedAt.After(asked) {
+			elsewhere = max(elsewhere-1, 0)
+		}
+	}
 	for _, l := range s.ghosts {
 		l.lost = min(l.lost, elsewhere)
 		elsewhere -= l.lost
@@ -559,7 +577,7 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time) {
 		case info.NumWaiting == 0 && !l.doubted && asked.Sub(l.lastHeard) > heartbeat/2:
 			l.doubted, l.doubtedAt = true, now
 		case !l.doubted || l.lastHeard.After(asked):
-		case info.NumWaiting == 0, now.Sub(l.doubtedAt) >= secondLook && now.Sub(l.lastHeard) >= secondLook:
+		case info.NumWaiting == 0 && asked.Sub(l.sentAt) >= onItsWay, now.Sub(l.doubtedAt) >= secondLook && now.Sub(l.lastHeard) >= secondLook:
 			s.lanes = without(s.lanes, l)
 			l.retired = true
 			l.lost = min(l.open, unseen, elsewhere)

@@ -361,7 +361,7 @@ func (s *Source) sendWaiting(now time.Time) {
 			}
 			m.resend = min(2*m.resend, resendMax)
 			if m.coveredBy != nil {
-				s.exchangeFrom = now.Add(exchangeLongRest)
+				s.restExchanges(now)
 			}
 			if s.repeatable(m, now) && !s.send(m, now) {
 				return

@@ -54,9 +54,10 @@ type Source struct {
 	ghosts       []*lane    // requests that are gone and may have been sent messages that did not arrive
 	held         []*Message // arrived in doubt, not offered to the workers
 	pulling      Pulling
-	notBefore    time.Time // no pull request before then
-	exchangeFrom time.Time // no ack asks for a message before then
-	shared       int64     // what an ack may ask for, and the request
+	notBefore    time.Time     // no pull request before then
+	exchangeFrom time.Time     // no ack asks for a message before then
+	unanswered   time.Duration // the last rest after acks that were not answered
+	shared       int64         // what an ack may ask for, and the request
 	shareWire    []byte
 	sizes        int64           // of the largest message that came lately
 	stopped      bool            // no more pulling
@@ -531,7 +532,7 @@ func (s *Source) wake() {
 func (s *Source) look(ctx context.Context) {
 	asked := time.Now()
 	s.mu.Lock()
-	naks := s.naks
+	naks, counted := s.naks, s.counted
 	s.looking, s.lookAhead = true, false
 	s.mu.Unlock()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
@@ -561,7 +562,7 @@ func (s *Source) look(ctx context.Context) {
 		})
 		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), max(s.naks-naks, 0)
 		s.onlyOne = info.Delivered.Consumer <= s.counted
-		s.judgeLanes(info, asked)
+		s.judgeLanes(info, asked, counted)
 		s.offerHeld(info)
 		s.gather(info, asked)
 		s.warnParked(info)
