@@ -221,7 +221,19 @@ func TestAckThatAskedInVain(t *testing.T) {
 				}
 				cancel()
 			}
-			b.eventually("all acks are confirmed", func() bool { return b.info().NumAckPending == 0 && b.source.Leased() == 0 })
+			b.eventually("all acks are confirmed", func() bool {
+				b.source.mu.Lock()
+				defer b.source.mu.Unlock()
+				return len(b.source.settling) == 0
+			})
+			if n := b.info().NumAckPending; n != 0 {
+				t.Errorf("%d messages are pending", n)
+			}
+			b.source.mu.Lock()
+			if b.source.covered != 0 {
+				t.Errorf("%d leases are covered, and all acks are confirmed", b.source.covered)
+			}
+			b.source.mu.Unlock()
 			b.must(b.js.ResumeConsumer(b.ctx, "S", "d"))
 			b.drain()
 		})
