@@ -15,6 +15,8 @@ const (
 	// plentyPending is how many messages must be waiting in the stream, besides those that can be leased or come, for an ack to ask for
 	// the next one: such a request has no end, and is meant to be answered at once.
 	plentyPending = 64
+	// waitingShare is the part of max_waiting that may be used up: each such request is one of its own at the server.
+	waitingShare = 4
 	// exchangeRest is how long no ack asks for a message after one that was answered by something else.
 	exchangeRest = 10 * time.Second
 	// exchangeRestMax is the most that it doubles to while acks that ask are not answered at all.
@@ -37,6 +39,8 @@ var nextWire = []byte("+NXT")
 // learn of the ack before (consumer.go, replicateDeliveries). Which request a message answers is not told. But a lane has the requests of one turn,
 // and once as many messages came as it has requests, all were heard. Where something else came, or nothing, the ack is sent again by itself.
 //
+// Not where the API is another account's: an import may pass one answer only. Not on a source that keeps order: its lane has one request.
+//
 // Where there is room for the largest message that can be, the request is a bare one, which costs the server least.
 type exchanges struct {
 	lane *lane // nil: no acks ask
@@ -48,13 +52,13 @@ type exchanges struct {
 // exchanges prepares n acks.
 func (s *Source) exchanges(n int, now time.Time) exchanges {
 	none := exchanges{}
-	if s.cfg.AckAsync || s.order != nil || s.due != nil || s.bound == nil || s.pulling != PullAll || s.stopped || s.rebind != "" || s.refused != "" ||
+	if s.conn.imported || s.cfg.AckAsync || s.order != nil || s.due != nil || s.bound == nil || s.pulling != PullAll || s.stopped || s.rebind != "" || s.refused != "" ||
 		s.tooBig > 0 || now.Before(s.exchangeFrom) || now.Before(s.notBefore) ||
 		s.bound.info.Config.PriorityPolicy != natsjs.PriorityPolicyNone {
 		return none
 	}
 	coming, lost := s.expected()
-	n = min(n, int(min(s.backlog, 1<<30))-coming-s.width-plentyPending)
+	n = min(n, int(min(s.backlog, 1<<30))-coming-s.width-plentyPending, s.bound.info.Config.MaxWaiting/waitingShare-coming)
 	if n <= 0 || s.leased()+coming+lost > s.width {
 		return none
 	}
