@@ -275,3 +275,24 @@ func TestBytesWhileAcksAsk(t *testing.T) {
 		t.Error("no ack asked for a message")
 	}
 }
+
+// The numbers of deliveries tell that the durable is the one bound to only where no other can have come to them.
+func TestCountTellsTheDurable(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		number, highest uint64
+		evidence        time.Time
+		tells           bool
+	}{
+		"goes on":             {longCount + 1, longCount, now.Add(-freshEvidence / 2), true},
+		"others had some":     {longCount + 100, longCount, now.Add(-freshEvidence / 2), true},
+		"few so far":          {longCount, longCount - 1, now.Add(-freshEvidence / 2), false},
+		"was seen before":     {longCount, longCount, now.Add(-freshEvidence / 2), false},
+		"nothing for a while": {longCount + 1, longCount, now.Add(-freshEvidence), false},
+	} {
+		s := &Source{highest: test.highest, evidence: test.evidence}
+		if s.continues(test.number, now); s.counting.Equal(now) != test.tells {
+			t.Errorf("%s: it tells: %v", name, !test.tells)
+		}
+	}
+}

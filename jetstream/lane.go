@@ -346,7 +346,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 		s.wake()
 		return
 	}
-	s.continues(m.touchedAt)
+	s.continues(seq, m.touchedAt)
 	l.floor, s.highest = seq, max(s.highest, seq)
 	s.offer(m)
 	if s.order != nil && s.order.gathering {
@@ -355,10 +355,10 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	}
 }
 
-// continues is told of a delivery that was counted after those before it. A durable that was made anew counts from one again, and
-// none delivers so many messages in the short time since the last evidence: it is the one bound to.
-func (s *Source) continues(now time.Time) {
-	if s.highest >= longCount && now.Sub(later(s.evidence, s.counting)) < freshEvidence {
+// continues is told the number of a delivery and when it came. A durable that was made anew counts from one again, and none delivers so
+// many messages in the short time since the last evidence: if the number is above all seen before, the durable is the one bound to.
+func (s *Source) continues(number uint64, now time.Time) {
+	if number > s.highest && s.highest >= longCount && now.Sub(later(s.evidence, s.counting)) < freshEvidence {
 		s.counting = now
 	}
 }

@@ -26,7 +26,8 @@ const (
 // Source leases messages from one durable pull consumer and settles them.
 //
 // At most Concurrency + Prefetch messages are leased at a time, also over reconnects and leader changes: what was asked
-// for and may still come counts as leased, and a lease ends when the server confirmed the verdict. After every start
+// for and may still come counts as leased, and a lease ends when the server confirmed the verdict, or goes over to the message
+// that the ack asked for (see exchanges). After every start
 // the bound begins with one and widens with each verdict or first delivery.
 type Source struct {
 	conn *Conn
