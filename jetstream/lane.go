@@ -423,7 +423,9 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 	case status == "409" && strings.Contains(text, "Leadership Change"):
 		// What was on its way may be lost: the new leader knows.
 		l.doubted, l.doubtedAt, s.suspect, s.before = true, time.Now().Add(-secondLook), true, s.most
-		s.uncoverAll(l)
+		for _, other := range s.lanes {
+			s.uncoverAll(other) // acks that the old leader had not come to are lost, and nothing tells of them
+		}
 		s.unsettled()
 		s.wake()
 		return
