@@ -30,10 +30,11 @@ const (
 
 // Conn is one connection to NATS, shared by all consumers of a process. It reconnects for ever.
 type Conn struct {
-	nc     *nats.Conn
-	js     natsjs.JetStream
-	prefix string // of the JetStream API, with the final dot
-	log    *slog.Logger
+	nc       *nats.Conn
+	js       natsjs.JetStream
+	prefix   string // of the JetStream API, with the final dot
+	imported bool   // the API may be another account's
+	log      *slog.Logger
 
 	mu       sync.Mutex
 	watchers map[int]func(connected bool)
@@ -49,7 +50,7 @@ type Conn struct {
 // Dial makes a connection. It returns at once, also when no server can be reached: connecting goes on in the
 // background, with jittered backoff, for ever. Errors are about the configuration only.
 func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
-	c := &Conn{prefix: apiPrefix(cfg), log: log, watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, closed: make(chan struct{})}
+	c := &Conn{prefix: apiPrefix(cfg), imported: cfg.APIPrefix != "", log: log, watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, closed: make(chan struct{})}
 	c.life, c.end = context.WithCancel(context.Background())
 	opts, err := c.options(cfg)
 	if err != nil {

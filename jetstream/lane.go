@@ -27,13 +27,18 @@ const (
 	silence = 2 * heartbeat
 	// secondLook is how long a pull request in doubt is given to be heard of, while others wait at the durable too.
 	secondLook = heartbeat + heartbeat/4
+	// longCount is more messages than a durable delivers in the time that evidence is fresh.
+	longCount = 1 << 13
+	// onItsWay is how long a pull request may be on its way: until then it is no sign that the server has none. The server takes requests
+	// and questions in no order.
+	onItsWay = heartbeat / 2
 	// smallBudget is the number of free bytes below which they are not divided among pull requests.
 	smallBudget = 64 << 10
 
 	noResponders = "503"
 )
 
-// lane is an inbox with at most one pull request waiting at the server. What arrives on it can be counted against that
+// lane is an inbox with at most one pull request waiting at the server, or with those that came with the acks of one turn (see exchanges). What arrives on it can be counted against that
 // request, and a status tells by its subject which request it is about: so the number of messages that may still come
 // is known exactly. After a reconnect the inbox stays subscribed, since the request may have outlived the connection.
 type lane struct {
@@ -41,13 +46,16 @@ type lane struct {
 	inbox  string        // the reply subject of request n is inbox + n
 	closed chan struct{} // closed when nothing more can arrive
 
+	exchange bool // its requests come with acks
+
 	// Guarded by Source.mu.
-	number    uint64 // of the request
-	open      int    // messages it may still bring
-	bytes     int64  // bytes it may still bring; 0 without a limit
-	floor     uint64 // consumer sequence that whatever it brings is above
-	heard     bool   // something came for this request
-	proved    bool   // heard of, and then the durable was seen to be the one bound to: its deletion would be told here
+	number    uint64    // of the request
+	open      int       // messages it may still bring: see setOpen
+	bytes     int64     // bytes it may still bring; 0 without a limit: see setBytes
+	floor     uint64    // consumer sequence that whatever it brings is above
+	heard     bool      // something came for this request
+	proved    bool      // heard of, and then the durable was seen to be the one bound to: its deletion would be told here
+	sentAt    time.Time // when the last request was sent
 	lastHeard time.Time
 	doubted   bool // the request may be gone
 	doubtedAt time.Time
@@ -55,18 +63,36 @@ type lane struct {
 	gone      bool // belongs to a binding that was given up
 	lost      int  // as a ghost: messages it may have been sent that did not arrive
 	until     time.Time
+
+	// Of an exchange.
+	first  uint64     // number of the first request
+	each   int64      // bytes that each request may bring
+	covers []*Message // the messages whose acks the requests came with; nil where the ack counts for itself again
+}
+
+// setOpen sets how many messages a lane may still bring.
+func (s *Source) setOpen(l *lane, n int) {
+	if !l.gone {
+		s.coming += n - l.open
+	}
+	l.open = n
+}
+
+// setBytes sets how many bytes a lane may still bring.
+func (s *Source) setBytes(l *lane, n int64) {
+	if !l.gone {
+		s.reserved += n - l.bytes
+	}
+	l.bytes = n
 }
 
 // expected is how many messages may still come besides those leased, and how many may have been lost on the way and are
 // leased as the server sees it.
 func (s *Source) expected() (coming, lost int) {
-	for _, l := range s.lanes {
-		coming += l.open
-	}
 	for _, l := range s.ghosts {
 		lost += l.lost
 	}
-	return coming, lost
+	return s.coming, lost
 }
 
 // refill asks for as many messages as may be leased besides those that are, as soon as that is an eighth of all: with a slow
@@ -95,7 +121,7 @@ func (s *Source) refill() {
 // wants is how many messages are worth a request now; 0 if none.
 func (s *Source) wants() int {
 	coming, lost := s.expected()
-	free := s.width - len(s.leases) - coming - lost
+	free := s.width - s.leased() - coming - lost
 	switch {
 	case s.order != nil && s.order.gathering:
 		return s.gatherBatch(free, coming, time.Now())
@@ -133,11 +159,7 @@ func (s *Source) anyFresh() bool {
 // more than what it did not fit, and without a limit once nothing is leased.
 func (s *Source) budget(batch int) (int, int64) {
 	coming, lost := s.expected()
-	var reserved int64
-	for _, l := range s.lanes {
-		reserved += l.bytes
-	}
-	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - reserved
+	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - s.reserved
 	most := free // in one request
 	if limit := int64(s.bound.info.Config.MaxRequestMaxBytes); limit > 0 {
 		most = min(most, limit)
@@ -150,6 +172,9 @@ func (s *Source) budget(batch int) (int, int64) {
 		return 0, 0
 	case s.tooBig == 0 && most/2 >= smallBudget:
 		most /= 2
+		if s.covered > 0 {
+			most = min(most, max(4*int64(batch)*s.sizes, smallBudget)) // acks ask for bytes too
+		}
 	}
 	return batch, most
 }
@@ -165,15 +190,25 @@ func (s *Source) mostLanes() int {
 
 // freeLane is a lane without a request, made if there are fewer than there may be.
 func (s *Source) freeLane() *lane {
+	n := 0
 	for _, l := range s.lanes {
+		if l.exchange {
+			continue
+		}
 		if l.open == 0 && !l.retired {
 			return l
 		}
+		n++
 	}
-	if len(s.lanes) >= s.mostLanes() {
+	if n >= s.mostLanes() {
 		return nil
 	}
-	l := &lane{inbox: s.conn.nc.NewRespInbox() + ".", closed: make(chan struct{})}
+	return s.newLane(false)
+}
+
+// newLane makes a lane. It is nil on a connection that is being closed.
+func (s *Source) newLane(exchange bool) *lane {
+	l := &lane{inbox: s.conn.nc.NewRespInbox() + ".", closed: make(chan struct{}), exchange: exchange}
 	sub, err := s.conn.nc.Subscribe(l.inbox+"*", func(msg *nats.Msg) { s.receive(l, msg) })
 	if err != nil {
 		return nil // the connection is being closed
@@ -213,8 +248,11 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 		return // not connected: asked again after the reconnect
 	}
 	l.number++
-	l.open, l.bytes, l.floor = batch, budget, s.highest
-	l.heard, l.proved, l.doubted, l.lastHeard = false, false, false, time.Now()
+	s.setOpen(l, batch)
+	s.setBytes(l, budget)
+	l.floor = s.highest
+	l.heard, l.proved, l.doubted, l.sentAt = false, false, false, time.Now()
+	l.lastHeard = l.sentAt
 }
 
 // pullDenied reports whether the server refused pull requests for lack of permission, and answered none since.
@@ -253,14 +291,14 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 	s.inTouch(now)
 	l.lastHeard, l.heard, l.doubted = now, true, false
 	s.heard = now
-	l.open = max(l.open-1, 0)
 	l.lost = max(l.lost-1, 0)
-	if l.open == 0 || l.bytes == m.size {
-		// Bytes that are used up to the last end a request too, and the server does not say so (consumer.go, getNextMsg).
-		l.open, l.bytes = 0, 0
+	if l.exchange {
+		s.answered(l)
+	} else {
+		s.brought(l, m)
 	}
-	l.bytes = max(l.bytes-m.size, 0)
 	s.tooBig = 0
+	s.sizes = max(m.size, s.sizes-s.sizes/sizesFade)
 	s.takePin(m)
 	if err == nil {
 		m.touchedAt = now
@@ -270,6 +308,17 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		_ = s.conn.nc.Publish(m.reply, []byte("+TERM not a message of a sidecar")) // if it is not sent, it comes again
 	}
 	s.refill()
+}
+
+// brought is told of a message that came for the request of a lane.
+func (s *Source) brought(l *lane, m *Message) {
+	open, bytes := max(l.open-1, 0), max(l.bytes-m.size, 0)
+	if open == 0 || l.bytes == m.size {
+		// Bytes that are used up to the last end a request too, and the server does not say so (consumer.go, getNextMsg).
+		open, bytes = 0, 0
+	}
+	s.setOpen(l, open)
+	s.setBytes(l, bytes)
 }
 
 // admit makes a delivery a lease.
@@ -286,6 +335,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 		m.StreamCreated, m.MaxDeliver = s.bound.incarnation.stream, max(s.bound.info.Config.MaxDeliver, 0)
 		m.seenBefore = s.seenBefore(m.Sequence, seq)
 		s.most = max(s.most, m.Sequence)
+		s.backlog = m.Pending
 	}
 	if old := s.leases[m.lease]; old != nil && s.merge(old, m) {
 		return
@@ -305,11 +355,20 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 		s.wake()
 		return
 	}
+	s.continues(seq, m.touchedAt)
 	l.floor, s.highest = seq, max(s.highest, seq)
 	s.offer(m)
 	if s.order != nil && s.order.gathering {
 		s.gatherMore(m)
 		s.lookToGather()
+	}
+}
+
+// continues is told the number of a delivery and when it came. A durable that was made anew counts from one again, and none delivers so
+// many messages in the short time since the last evidence: if the number is above all seen before, the durable is the one bound to.
+func (s *Source) continues(number uint64, now time.Time) {
+	if number > s.highest && s.highest >= longCount && now.Sub(later(s.evidence, s.counting)) < freshEvidence {
+		s.counting = now
 	}
 }
 
@@ -342,6 +401,7 @@ func (s *Source) merge(old, again *Message) bool {
 		s.release(old) // the delay is over, or the nak was lost and the ack wait is: a new delivery
 		return false
 	default:
+		s.uncover(old)
 		old.reply, old.sentAt = again.reply, time.Time{} // the verdict was lost: say it again
 		s.wake()
 	}
@@ -354,18 +414,18 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 	if status == "" {
 		return
 	}
-	number, err := strconv.ParseUint(strings.TrimPrefix(msg.Subject, l.inbox), 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || number != l.number || l.gone || s.bound == nil {
+	number, ok := l.about(msg)
+	if !ok || l.gone || s.bound == nil {
 		return
 	}
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
 	s.inTouch(l.lastHeard)
 	s.heard = l.lastHeard
 	switch {
-	case status == "100":
-		return
+	case status == "100", l.exchange && msg.Header.Get("Nats-Pending-Messages") == "0":
+		return // the message itself is what counts
 	case status == "409" && strings.Contains(text, "Consumer Deleted"):
 		s.rebind = "the durable was deleted"
 		s.wake()
@@ -373,6 +433,9 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 	case status == "409" && strings.Contains(text, "Leadership Change"):
 		// What was on its way may be lost: the new leader knows.
 		l.doubted, l.doubtedAt, s.suspect, s.before = true, time.Now().Add(-secondLook), true, s.most
+		for _, other := range s.lanes {
+			s.uncoverAll(other) // acks that the old leader had not come to are lost, and nothing tells of them
+		}
 		s.unsettled()
 		s.wake()
 		return
@@ -382,7 +445,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.suspect = true
 		s.wake()
 	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
-		s.tooBig = max(s.tooBig, l.bytes)
+		s.tooBig = max(s.tooBig, l.budget())
 	case status == "423":
 		s.losePin()
 		s.notBefore = l.lastHeard.Add(pullPause)
@@ -393,8 +456,23 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.suspect = true
 		s.wake()
 	}
-	s.returned(l, msg.Header.Get("Nats-Pending-Messages"))
+	if l.exchange {
+		if status != noResponders {
+			s.exchangeFrom = l.lastHeard.Add(exchangeRest)
+		}
+		s.refusedExchange(l, number)
+	} else {
+		s.returned(l, msg.Header.Get("Nats-Pending-Messages"))
+	}
 	s.refill()
+}
+
+// budget is what a message may have that a request of the lane can bring.
+func (l *lane) budget() int64 {
+	if l.exchange {
+		return l.each
+	}
+	return l.bytes
 }
 
 // returned takes back what a request that ended did not bring.
@@ -403,8 +481,8 @@ func (s *Source) returned(l *lane, pending string) {
 	if err != nil {
 		n = l.open
 	}
-	l.open = max(l.open-max(n, 0), 0)
-	l.bytes = 0
+	s.setOpen(l, max(l.open-max(n, 0), 0))
+	s.setBytes(l, 0)
 }
 
 // retireLanes ends the waiting requests: with the inbox gone the server keeps the messages. It returns the lanes that are
@@ -414,6 +492,7 @@ func (s *Source) retireLanes() []*lane {
 	for _, l := range s.lanes {
 		if !l.retired {
 			l.retired = true
+			s.uncoverAll(l)
 			if s.conn.Connected() && s.bound != nil {
 				_ = l.sub.Drain() // fails only on a connection that is closed
 			} else {
@@ -433,10 +512,13 @@ func (s *Source) laneClosed(l *lane) {
 	close(l.closed)
 	s.lanes = without(s.lanes, l)
 	if l.doubted && !l.gone && l.open > 0 && s.bound != nil {
-		l.lost, l.open, l.until = l.open, 0, time.Now().Add(ackWait(s.bound.info.Config))
+		l.lost, l.until = l.open, time.Now().Add(ackWait(s.bound.info.Config))
 		s.ghosts = append(s.ghosts, l)
 		s.suspect = true
 	}
+	s.uncoverAll(l)
+	s.setOpen(l, 0)
+	s.setBytes(l, 0)
 	s.wake()
 }
 
@@ -453,6 +535,10 @@ func without(lanes []*lane, gone *lane) []*lane {
 // watchLanes looks for requests that went silent, and forgets ghosts whose messages the server has taken back by now.
 func (s *Source) watchLanes(now time.Time) {
 	for _, l := range s.lanes {
+		if l.open > 0 && l.doubted && now.Sub(l.doubtedAt) >= onItsWay && now.Sub(s.evidence) >= onItsWay {
+			s.lookAhead = true
+			s.wake()
+		}
 		if l.open > 0 && now.Sub(l.lastHeard) >= silence {
 			if !l.doubted {
 				l.doubted, l.doubtedAt, s.before = true, now, s.most
@@ -477,15 +563,21 @@ func (s *Source) watchLanes(now time.Time) {
 }
 
 // judgeLanes decides what became of requests in doubt. A request that is gone may have been sent messages that did not
-// arrive here: they stay leased at the server until the ack wait, so they count as leased here too, as far as there can be any.
-func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time) {
+// arrive here: they stay leased at the server until the ack wait, so they count as leased here too, as far as there can be any. What
+// arrived since it was asked, counted being what was accounted for then, may have been sent after the answer.
+func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time, counted uint64) {
 	now := time.Now()
 	for _, l := range s.lanes {
 		l.proved = l.proved || l.heard && l.lastHeard.Before(asked)
 	}
-	unseen := int(min(info.Delivered.Consumer-min(s.counted, info.Delivered.Consumer), 1<<30))
+	unseen := int(min(info.Delivered.Consumer-min(counted, info.Delivered.Consumer), 1<<30))
 	// Leased at the server and not here: parked, others', or lost. A message whose verdict was sent may be off its books already.
-	elsewhere := max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0)
+	elsewhere := info.NumAckPending
+	for _, m := range s.leases {
+		if m.verdict == "" && !m.arrivedAt.After(asked) {
+			elsewhere = max(elsewhere-1, 0)
+		}
+	}
 	for _, l := range s.ghosts {
 		l.lost = min(l.lost, elsewhere)
 		elsewhere -= l.lost
@@ -497,12 +589,15 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time) {
 		case info.NumWaiting == 0 && !l.doubted && asked.Sub(l.lastHeard) > heartbeat/2:
 			l.doubted, l.doubtedAt = true, now
 		case !l.doubted || l.lastHeard.After(asked):
-		case info.NumWaiting == 0, now.Sub(l.doubtedAt) >= secondLook && now.Sub(l.lastHeard) >= secondLook:
+		case info.NumWaiting == 0 && asked.Sub(l.sentAt) >= onItsWay, now.Sub(l.doubtedAt) >= secondLook && now.Sub(l.lastHeard) >= secondLook:
 			s.lanes = without(s.lanes, l)
 			l.retired = true
 			l.lost = min(l.open, unseen, elsewhere)
 			unseen, elsewhere = unseen-l.lost, elsewhere-l.lost
-			l.open, l.bytes, l.until = 0, 0, now.Add(ackWait(info.Config))
+			l.until = now.Add(ackWait(info.Config))
+			s.uncoverAll(l)
+			s.setOpen(l, 0)
+			s.setBytes(l, 0)
 			s.ghosts = append(s.ghosts, l)
 		}
 	}

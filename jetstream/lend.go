@@ -85,7 +85,7 @@ func (s *Source) within() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	coming, lost := s.expected()
-	return len(s.leases)+coming+lost <= s.limit()
+	return s.leased()+coming+lost <= s.limit()
 }
 
 // outstanding is how many messages are leased or may come.
@@ -93,7 +93,7 @@ func (s *Source) outstanding() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	coming, lost := s.expected()
-	return len(s.leases) + coming + lost
+	return s.leased() + coming + lost
 }
 
 // pullsNow is how much may be pulled.

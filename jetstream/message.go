@@ -62,6 +62,7 @@ type Message struct {
 	arrivedAt  time.Time
 	wasSent    bool      // on any connection
 	touchedAt  time.Time // when the server last heard of the lease
+	coveredBy  *lane     // its ack asked for a message there, which takes over the lease
 	prev, next *Message  // in the touch list
 }
 
@@ -224,11 +225,15 @@ func (s *Source) mayPublish(now time.Time) bool {
 	if s.bound == nil || s.suspect || s.rebind != "" || !s.conn.Connected() {
 		return false
 	}
-	if s.looked || now.Sub(s.evidence) < freshEvidence {
+	if age := now.Sub(later(s.evidence, s.counting)); s.looked || age < freshEvidence {
+		if age > freshEvidence/2 && !s.looking && !s.lookAhead {
+			s.lookAhead = true // so that the next one need not wait for it
+			s.wake()
+		}
 		return true
 	}
 	for _, l := range s.lanes {
-		if l.open > 0 && l.proved && !l.doubted && !l.retired {
+		if l.open > 0 && l.proved && !l.doubted && !l.retired && !l.exchange {
 			return true
 		}
 	}
@@ -238,6 +243,7 @@ func (s *Source) mayPublish(now time.Time) bool {
 
 // send publishes a verdict. It reports whether it was written to the connection.
 func (s *Source) send(m *Message, now time.Time) bool {
+	s.uncover(m)
 	if s.cfg.AckAsync {
 		if s.conn.nc.Publish(m.reply, wire(m.verdict)) != nil {
 			return false
@@ -277,24 +283,38 @@ func (s *Source) sendDecided(ctx context.Context) {
 	}
 }
 
-// sendOutbox sends what was decided. What cannot be sent now is left to the serving loop, which sends it as soon as the durable
-// is known to be the same.
+// sendOutbox sends what was decided. What cannot be sent now waits until the durable is known to be the same, which the serving loop
+// asks for, or until there is a connection.
 func (s *Source) sendOutbox(now time.Time) {
+	if len(s.outbox) == 0 {
+		return
+	}
+	x := s.exchanges(len(s.outbox), now)
+	sent := 0
 	for _, m := range s.outbox {
-		if m.released || !m.sentAt.IsZero() {
-			continue
-		}
-		if isNak(m.verdict) && s.expired(m, now) {
-			s.release(m) // as in settle: its turn came late
-			continue
-		}
-		if !s.mayPublish(now) || !s.send(m, now) {
+		if !s.sendDecision(&x, m, now) {
 			s.wake()
 			break
 		}
+		sent++
 	}
-	clear(s.outbox)
-	s.outbox = s.outbox[:0]
+	left := copy(s.outbox, s.outbox[sent:])
+	clear(s.outbox[left:])
+	s.outbox = s.outbox[:left]
+}
+
+// sendDecision sends a verdict that was just decided. It reports whether nothing is left to be done.
+func (s *Source) sendDecision(x *exchanges, m *Message, now time.Time) bool {
+	switch {
+	case m.released || !m.sentAt.IsZero() || m.wasSent:
+		return true
+	case isNak(m.verdict) && s.expired(m, now):
+		s.release(m) // as in settle: its turn came late
+		return true
+	case !s.mayPublish(now):
+		return false
+	}
+	return x.takes(m) && s.exchange(x, m, now) || s.send(m, now)
 }
 
 // confirmed handles the server's answer to a verdict.
@@ -353,6 +373,9 @@ func (s *Source) sendWaiting(now time.Time) {
 				return
 			}
 			m.resend = min(2*m.resend, resendMax)
+			if m.coveredBy != nil {
+				s.restExchanges(now)
+			}
 			if s.repeatable(m, now) && !s.send(m, now) {
 				return
 			}
@@ -413,6 +436,7 @@ func (s *Source) release(m *Message) {
 		return
 	}
 	m.released = true
+	s.uncover(m)
 	s.touched.remove(m)
 	if s.leases[m.lease] == m {
 		delete(s.leases, m.lease)

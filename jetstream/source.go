@@ -26,7 +26,8 @@ const (
 // Source leases messages from one durable pull consumer and settles them.
 //
 // At most Concurrency + Prefetch messages are leased at a time, also over reconnects and leader changes: what was asked
-// for and may still come counts as leased, and a lease ends when the server confirmed the verdict. After every start
+// for and may still come counts as leased, and a lease ends when the server confirmed the verdict, or goes over to the message
+// that the ack asked for (see exchanges). After every start
 // the bound begins with one and widens with each verdict or first delivery.
 type Source struct {
 	conn *Conn
@@ -37,32 +38,44 @@ type Source struct {
 	kick  chan struct{} // wakes the serving loop
 	post  chan struct{} // wakes who sends the outbox
 
-	mu        sync.Mutex
-	bound     *binding              // nil while there is no durable to serve
-	leases    map[uint64]*Message   // by stream sequence, until the verdict is confirmed
-	touched   touchList             // the leases that are kept alive, least recently touched first
-	settling  map[*Message]struct{} // verdicts that are not confirmed yet
-	outbox    []*Message            // those of them that were just decided
-	bytes     int64                 // of all leases
-	width     int                   // how many leases are allowed now
-	expires   time.Duration         // how long a pull request waits at the server
-	lanes     []*lane
-	ghosts    []*lane    // requests that are gone and may have been sent messages that did not arrive
-	held      []*Message // arrived in doubt, not offered to the workers
-	pulling   Pulling
-	notBefore time.Time       // no pull request before then
-	stopped   bool            // no more pulling
-	highest   uint64          // consumer sequence seen
-	onlyOne   bool            // all deliveries of the durable since it was bound to came here, at the last look
-	counted   uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
-	heard     time.Time       // when something last came for a pull request
-	tooBig    int64           // a message did not fit this many free bytes
-	evidence  time.Time       // when the durable was last known to be the one bound to
-	suspect   bool            // the durable may have been made anew: look before anything else is done
-	refused   string          // why the durable, edited since, cannot be pulled from any more: what is leased is settled all the same
-	looked    bool            // the durable was looked at in this turn, however long that took
-	rebind    string          // why the binding must be given up; empty: it need not
-	idle      []chan struct{} // closed when nothing is settling
+	mu           sync.Mutex
+	bound        *binding              // nil while there is no durable to serve
+	leases       map[uint64]*Message   // by stream sequence, until the verdict is confirmed
+	touched      touchList             // the leases that are kept alive, least recently touched first
+	settling     map[*Message]struct{} // verdicts that are not confirmed yet
+	outbox       []*Message            // those of them that were just decided
+	bytes        int64                 // of all leases
+	width        int                   // how many leases are allowed now
+	expires      time.Duration         // how long a pull request waits at the server
+	lanes        []*lane
+	coming       int        // messages that the lanes may still bring
+	reserved     int64      // bytes that they may
+	covered      int        // leases that went over to messages that were asked for
+	backlog      uint64     // messages that waited in the stream when the last one came
+	ghosts       []*lane    // requests that are gone and may have been sent messages that did not arrive
+	held         []*Message // arrived in doubt, not offered to the workers
+	pulling      Pulling
+	notBefore    time.Time     // no pull request before then
+	exchangeFrom time.Time     // no ack asks for a message before then
+	unanswered   time.Duration // the last rest after acks that were not answered
+	shared       int64         // what an ack may ask for, and the request
+	shareWire    []byte
+	sizes        int64           // of the largest message that came lately
+	stopped      bool            // no more pulling
+	highest      uint64          // consumer sequence seen
+	onlyOne      bool            // all deliveries of the durable since it was bound to came here, at the last look
+	counted      uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
+	heard        time.Time       // when something last came for a pull request
+	tooBig       int64           // a message did not fit this many free bytes
+	counting     time.Time       // when the count of the durable last told that: see continues
+	evidence     time.Time       // when the durable was last known to be the one bound to
+	suspect      bool            // the durable may have been made anew: look before anything else is done
+	refused      string          // why the durable, edited since, cannot be pulled from any more: what is leased is settled all the same
+	looking      bool            // the durable is being looked at
+	lookAhead    bool            // a look is due soon: it is done now, while nothing waits for it
+	looked       bool            // the durable was looked at in this turn, however long that took
+	rebind       string          // why the binding must be given up; empty: it need not
+	idle         []chan struct{} // closed when nothing is settling
 
 	order *order // nil: messages may overtake each other
 	pin   pin
@@ -148,7 +161,7 @@ func (s *Source) Status() Status {
 // Leased is the number of messages leased now.
 func (s *Source) Leased() int {
 	s.mu.Lock()
-	n := len(s.leases)
+	n := s.leased()
 	s.mu.Unlock()
 	if s.retries != nil {
 		n += s.retries.source.Leased()
@@ -412,7 +425,7 @@ func (s *Source) serve(ctx context.Context, b *binding) {
 		case <-s.kick:
 		case <-tick.C:
 		case <-info.C:
-			s.doubt()
+			s.lookSoon()
 		}
 	}
 	s.shut()
@@ -437,6 +450,7 @@ func (s *Source) turn(ctx context.Context) {
 	}
 	now := time.Now()
 	s.groupWaiting(now)
+	s.sendOutbox(now)
 	s.sendWaiting(now)
 	s.keepAlive(now)
 	s.watchLanes(now)
@@ -449,7 +463,7 @@ func (s *Source) open(b *binding) {
 	defer s.mu.Unlock()
 	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
-	s.evidence = time.Now()
+	s.evidence, s.counting = time.Now(), time.Time{}
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
 	if s.order != nil {
 		s.order.begin(b.info)
@@ -470,7 +484,7 @@ func (s *Source) shut() {
 	defer s.mu.Unlock()
 	s.bound = nil
 	s.retireLanes()
-	s.lanes = nil
+	s.lanes, s.coming, s.reserved = nil, 0, 0
 	for _, g := range s.ghosts {
 		g.gone = true
 		_ = g.sub.Unsubscribe() // fails only if it is gone already
@@ -504,11 +518,18 @@ func (s *Source) doubt() {
 	s.wake()
 }
 
+// lookSoon asks for a look at the durable that nothing waits for.
+func (s *Source) lookSoon() {
+	s.mu.Lock()
+	s.lookAhead = true
+	s.mu.Unlock()
+}
+
 func (s *Source) inDoubt(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.suspect = s.suspect || s.gatherDue(now)
-	return s.suspect
+	return s.suspect || s.lookAhead
 }
 
 func (s *Source) wake() {
@@ -522,16 +543,19 @@ func (s *Source) wake() {
 func (s *Source) look(ctx context.Context) {
 	asked := time.Now()
 	s.mu.Lock()
-	naks := s.naks
+	naks, counted := s.naks, s.counted
+	s.looking, s.lookAhead = true, false
 	s.mu.Unlock()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.looking = false
 	switch {
 	case err != nil && gone(err):
 		s.rebind = oneLine(err.Error(), 300)
 	case err != nil:
-		// No answer: still in doubt, asked again at the next turn.
+		// No answer: in doubt, asked again at the next turn.
+		s.suspect = true
 		s.setDetail(oneLine(err.Error(), 300))
 	case !info.Created.Equal(s.bound.consumer):
 		s.rebind = "the durable was made anew"
@@ -549,7 +573,7 @@ func (s *Source) look(ctx context.Context) {
 		})
 		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), max(s.naks-naks, 0)
 		s.onlyOne = info.Delivered.Consumer <= s.counted
-		s.judgeLanes(info, asked)
+		s.judgeLanes(info, asked, counted)
 		s.offerHeld(info)
 		s.gather(info, asked)
 		s.warnParked(info)
@@ -593,6 +617,7 @@ func (s *Source) connectionChanged(connected bool) {
 		s.suspect, s.before = true, s.most
 		s.unsettled()
 		for _, l := range s.lanes {
+			s.uncoverAll(l)
 			if l.open > 0 && !l.doubted {
 				l.doubted, l.doubtedAt = true, time.Now()
 			}

@@ -84,7 +84,7 @@ func (f *far) carry(from, to net.Conn, eat func([]byte) bool) {
 
 // eat loses acks, with what is sent together with them. The client library writes whole protocol messages.
 func (f *far) eat(data []byte) bool {
-	n := bytes.Count(data, []byte("+ACK"))
+	n := bytes.Count(data, []byte("+ACK")) + bytes.Count(data, []byte("+NXT"))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n == 0 || f.lost >= f.lose {

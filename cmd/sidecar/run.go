@@ -9,34 +9,12 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/jetsidecar/jetsidecar/internal/app"
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/telemetry"
 )
-
-const (
-	// gcPercent lets the small heap of a sidecar grow to four times what lives in it before it is collected.
-	gcPercent = 300
-	// baseMemory is what a sidecar may take besides leased messages before it is collected more often.
-	baseMemory = 24 << 20
-)
-
-// tuneMemory sets the garbage collector for a small heap that turns over fast, unless the environment does.
-func tuneMemory(cfg *config.Loaded) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		limit := int64(baseMemory)
-		for _, c := range cfg.Consumers {
-			limit += 2 * min(c.MaxBytes, 1<<40)
-		}
-		debug.SetMemoryLimit(limit)
-	}
-}
 
 // runCommand runs the sidecar until SIGTERM or SIGINT and returns the exit code. A second signal ends the process at once.
 func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {

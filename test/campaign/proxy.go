@@ -136,7 +136,7 @@ func (l *link) loseAcks() {
 func (l *link) eats(data []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deaf && bytes.Contains(data, []byte("+ACK"))
+	return l.deaf && (bytes.Contains(data, []byte("+ACK")) || bytes.Contains(data, []byte("+NXT")))
 }
 
 // heal lets everything through again.
