@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestEveryMessageIsSettled runs the whole demo, and compares its summary with what was planned.
@@ -189,14 +190,21 @@ func TestHeaderCommandsWork(t *testing.T) {
 	}()
 	<-settled
 	for _, m := range regexp.MustCompile(`curl -s (\S+)`).FindAllStringSubmatch(out.String(), -1) {
-		resp, err := http.Get(m[1])
-		if err != nil {
-			t.Error(err)
-			continue
+		works := func() bool { // it may not be ready yet
+			resp, err := http.Get(m[1])
+			if err != nil {
+				return false
+			}
+			resp.Body.Close()
+			return resp.StatusCode == http.StatusOK
 		}
-		if resp.Body.Close(); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s answers %d", m[1], resp.StatusCode)
+		look := time.NewTicker(5 * time.Millisecond)
+		for end := time.Now().Add(25 * time.Second); !works(); <-look.C {
+			if time.Now().After(end) {
+				t.Fatalf("%s does not answer 200", m[1])
+			}
 		}
+		look.Stop()
 	}
 	http.DefaultClient.CloseIdleConnections()
 	cancel()
