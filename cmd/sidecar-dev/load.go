@@ -68,7 +68,7 @@ func (l *load) outlive(ctx context.Context, m *sample) bool {
 func (l *load) publish(ctx context.Context, m *sample) bool {
 	for {
 		l.ledger.publishing(m.repeats())
-		within, cancel := context.WithTimeout(ctx, publishTimeout)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout) // what is sent is counted
 		ack, err := l.js.PublishMsg(within, l.message(m))
 		cancel()
 		switch {
