@@ -13,6 +13,8 @@ import (
 const (
 	publishTimeout = 5 * time.Second
 	publishPause   = time.Second // after a failure
+	heldPause      = 100 * time.Millisecond
+	heldTries      = 20
 )
 
 // load publishes the sample messages.
@@ -66,12 +68,14 @@ func (l *load) outlive(ctx context.Context, m *sample) bool {
 
 // publish stores one message, however often that takes. It returns false if ctx ended.
 func (l *load) publish(ctx context.Context, m *sample) bool {
-	for {
+	for tries := 1; ; tries++ {
 		l.ledger.publishing(m.repeats())
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout) // what is sent is counted
 		ack, err := l.js.PublishMsg(within, l.message(m))
 		cancel()
 		switch {
+		case err == nil && ack.Duplicate && ack.Sequence == m.repeats() && tries < heldTries && pause(ctx, heldPause):
+			continue // the stream forgets an id a little late
 		case err == nil:
 			m.sequence, m.stored = ack.Sequence, time.Now()
 			l.ledger.published(ack.Sequence, ack.Duplicate)
