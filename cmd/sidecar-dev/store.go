@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 )
 
 // store is the directory of the streams.
@@ -26,9 +27,20 @@ func openStore(dir string) (store, error) {
 	return store{dir: dir, temporary: true}, nil
 }
 
+const (
+	removeTries = 20
+	removePause = 20 * time.Millisecond
+)
+
 // close removes the directory if it is a temporary one.
 func (s store) close() {
-	if s.temporary {
-		_ = os.RemoveAll(s.dir) // the system's own cleaning gets what is left
+	if !s.temporary {
+		return
+	}
+	for range removeTries { // a stream that was being made writes to the end; the system's own cleaning gets what is left
+		if os.RemoveAll(s.dir) == nil {
+			return
+		}
+		time.Sleep(removePause)
 	}
 }
