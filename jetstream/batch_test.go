@@ -100,3 +100,21 @@ func TestBatchLeavesWhatDoesNotFit(t *testing.T) {
 		t.Errorf("left is %v", left)
 	}
 }
+
+// Leases that were not worth a request of their own while enough was ready fill a batch that has taken all of that.
+func TestBatchUsesTheLastLeases(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.config()
+	cfg.Concurrency, cfg.Prefetch = 20, 30
+	b.publish(60)
+	b.run(cfg)
+	b.eventually("it rests with half of the prefetch", func() bool {
+		b.source.mu.Lock()
+		defer b.source.mu.Unlock()
+		coming, _ := b.source.expected()
+		return len(b.source.ready) > cfg.Prefetch/2 && coming == 0
+	})
+	if batch := b.source.NextBatch(b.ctx, BatchConfig{MaxMessages: 40, MaxBytes: 1 << 20, MaxWait: time.Hour}, nil); len(batch) != 40 {
+		t.Errorf("a batch of %d", len(batch))
+	}
+}
