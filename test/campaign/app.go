@@ -277,6 +277,11 @@ func (s *appSlot) answer(rw http.ResponseWriter, r *http.Request, q *request) {
 		rw.Header().Set("Sidecar-Action", q.reply.action)
 	}
 	rw.WriteHeader(q.reply.status)
+	if q.reply.cut {
+		_, _ = rw.Write(q.body[:len(q.body)-1]) // it is cut off all the same
+		_ = http.NewResponseController(rw).Flush()
+		panic(http.ErrAbortHandler)
+	}
 	_, err := rw.Write(q.body)
 	if err == nil {
 		err = http.NewResponseController(rw).Flush()

@@ -96,9 +96,11 @@ func answerBatch(seed uint64, calls []*call) (whole reply, body []byte) {
 	}
 	whole.status, body = http.StatusOK, resultsOf(calls, m == byAll)
 	if m == broken {
-		whole.shared = true
+		whole.shared, whole.cut = true, hash(seed, uint64(calls[0].index), 8)%2 == 0
 		share(calls, whole)
-		body = body[:len(body)-1-int(hash(seed, uint64(calls[0].index), 8)%2)]
+		if !whole.cut {
+			body = body[:len(body)-1]
+		}
 	}
 	return whole, body
 }

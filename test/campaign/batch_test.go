@@ -43,7 +43,7 @@ func TestAnswersOfBatches(t *testing.T) {
 				named[r.ID] = r.Action
 			}
 			for _, c := range calls {
-				all := whole.status != http.StatusOK || whole.action != "" || whole.hang || whole.reset
+				all := whole.status != http.StatusOK || whole.action != "" || whole.hang || whole.reset || whole.cut
 				switch {
 				case c.reply.shared && (all || !readable && strings.HasPrefix(string(body), "{")):
 				case all && size == 1:

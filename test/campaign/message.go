@@ -83,6 +83,7 @@ type reply struct {
 	action string // Sidecar-Action
 	hang   bool
 	reset  bool
+	cut    bool // in the middle of a 200
 	shared bool // with other messages of a batch, none of which it accepts or names
 }
 
@@ -99,6 +100,8 @@ func (r reply) String() string {
 	case r.shared:
 		r.shared = false
 		return r.String() + " with others"
+	case r.cut:
+		return "cut off"
 	case r.hang:
 		return "hung"
 	case r.reset:
