@@ -277,14 +277,16 @@ func (s *appSlot) answer(rw http.ResponseWriter, r *http.Request, q *request) {
 		rw.Header().Set("Sidecar-Action", q.reply.action)
 	}
 	rw.WriteHeader(q.reply.status)
+	body := q.body
 	if q.reply.cut {
-		_, _ = rw.Write(q.body[:len(q.body)-1]) // it is cut off all the same
-		_ = http.NewResponseController(rw).Flush()
-		panic(http.ErrAbortHandler)
+		body = body[:len(body)-1]
 	}
-	_, err := rw.Write(q.body)
+	_, err := rw.Write(body) //nolint:gosec // G705: a sidecar reads it, no browser
 	if err == nil {
 		err = http.NewResponseController(rw).Flush()
+	}
+	if q.reply.cut {
+		panic(http.ErrAbortHandler)
 	}
 	s.app.mu.Lock()
 	defer s.app.mu.Unlock()
