@@ -118,3 +118,25 @@ func TestBatchUsesTheLastLeases(t *testing.T) {
 		t.Errorf("a batch of %d", len(batch))
 	}
 }
+
+// Batches of an app that is slow from the start are full all the same, and verdict by verdict all that may be leased is.
+func TestBatchesOfASlowAppGrow(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.config()
+	cfg.Concurrency, cfg.Prefetch = 20, 30
+	b.publish(200)
+	b.run(cfg)
+	work := [][]*Message{b.batchOf(1), b.batchOf(1)} // one message each: the least that a start can bring
+	for range 8 {
+		b.source.AckAll(work[0])
+		next := b.source.NextBatch(b.ctx, BatchConfig{MaxMessages: 10, MaxBytes: 1 << 20, MaxWait: time.Hour}, nil)
+		if len(next) != 10 {
+			t.Errorf("a batch of %d", len(next))
+		}
+		work = [][]*Message{work[1], next}
+	}
+	b.eventually("all is leased but what is not worth a request", func() bool { return b.source.Leased() > 20+30-enoughToAsk })
+	if n := b.source.Leased(); n > 20+30 {
+		t.Errorf("%d leased", n)
+	}
+}
