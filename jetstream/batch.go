@@ -97,18 +97,18 @@ func (s *Source) await(ctx context.Context, whole <-chan time.Time) *Message {
 	return nil
 }
 
-// mayBring reports whether messages can come soon: they were asked for, or leases are about to end.
+// mayBring reports whether messages can come soon: they are asked for, or leases are about to end. Nothing is ready: what was not
+// worth a request while there was is asked for now.
 func (s *Source) mayBring() bool {
-	if s.retries != nil && s.retries.source.mayBring() {
-		return true
-	}
+	due := s.retries != nil && s.retries.source.mayBring()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bound == nil || s.stopped || s.pulling == PullNothing {
-		return false
+		return due
 	}
+	s.refill()
 	coming, _ := s.expected()
-	return coming > 0 || len(s.settling) > 0
+	return due || coming > 0 || len(s.settling) > 0
 }
 
 // beginAll marks messages as worked on, as Next does, and returns those that are to be.

@@ -100,3 +100,43 @@ func TestBatchLeavesWhatDoesNotFit(t *testing.T) {
 		t.Errorf("left is %v", left)
 	}
 }
+
+// Leases that were not worth a request of their own while enough was ready fill a batch that has taken all of that.
+func TestBatchUsesTheLastLeases(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.config()
+	cfg.Concurrency, cfg.Prefetch = 20, 30
+	b.publish(60)
+	b.run(cfg)
+	b.eventually("it rests with half of the prefetch", func() bool {
+		b.source.mu.Lock()
+		defer b.source.mu.Unlock()
+		coming, _ := b.source.expected()
+		return len(b.source.ready) > cfg.Prefetch/2 && coming == 0
+	})
+	if batch := b.source.NextBatch(b.ctx, BatchConfig{MaxMessages: 40, MaxBytes: 1 << 20, MaxWait: time.Hour}, nil); len(batch) != 40 {
+		t.Errorf("a batch of %d", len(batch))
+	}
+}
+
+// Batches of an app that is slow from the start are full all the same, and verdict by verdict all that may be leased is.
+func TestBatchesOfASlowAppGrow(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.config()
+	cfg.Concurrency, cfg.Prefetch = 20, 30
+	b.publish(200)
+	b.run(cfg)
+	work := [][]*Message{b.batchOf(1), b.batchOf(1)} // one message each: the least that a start can bring
+	for range 8 {
+		b.source.AckAll(work[0])
+		next := b.source.NextBatch(b.ctx, BatchConfig{MaxMessages: 10, MaxBytes: 1 << 20, MaxWait: time.Hour}, nil)
+		if len(next) != 10 {
+			t.Errorf("a batch of %d", len(next))
+		}
+		work = [][]*Message{work[1], next}
+	}
+	b.eventually("all is leased but what is not worth a request", func() bool { return b.source.Leased() > 20+30-enoughToAsk })
+	if n := b.source.Leased(); n > 20+30 {
+		t.Errorf("%d leased", n)
+	}
+}

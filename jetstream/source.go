@@ -625,6 +625,7 @@ func (s *Source) connectionChanged(connected bool) {
 		for m := range s.settling {
 			m.sentAt = time.Time{} // send it again
 		}
+		clear(s.groups) // of what they were to confirm all is sent again
 		if !connected {
 			st := *s.status.Load()
 			st.Bound, st.Detail = false, ErrNotConnected.Error()

@@ -13,12 +13,15 @@ import (
 	"time"
 )
 
-// call is one request that reached the app.
+// call is one message that reached the app.
 type call struct {
 	index     int    // of the message
 	by        string // the incarnation of the sidecar that called
 	slot      int    // the sidecar
 	conn      uint64 // the connection it came on
+	request   uint64 // the request it came with, and others where there are batches
+	size      int    // messages in that request; 0 where it is no batch
+	id        string // of the message in a batch
 	seq       uint64 // stream sequence
 	delivered uint64 // number of the delivery
 	begun     time.Time
@@ -31,6 +34,9 @@ type call struct {
 
 // connections are numbered over all apps.
 var connections atomic.Uint64
+
+// requests are too.
+var requests atomic.Uint64
 
 type connKey struct{}
 
@@ -163,85 +169,143 @@ func (s *appSlot) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the caller was cut off while sending: no call
 	}
-	c := s.begin(r, body)
+	q, err := s.begin(r, body)
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusTeapot) // what was meant to be accepted is not, then
+		return
+	}
 	defer func() {
 		s.mu.Lock()
-		delete(s.open, c)
+		for _, c := range q.calls {
+			delete(s.open, c)
+		}
 		s.mu.Unlock()
 	}()
-	s.answer(rw, r, c)
+	s.answer(rw, r, q)
 }
 
-// begin notes the call and decides its answer.
-func (s *appSlot) begin(r *http.Request, body []byte) *call {
-	c := &call{index: indexOf(body), by: r.Header.Get(incarnationHeader), slot: s.slot, begun: time.Now()}
-	c.conn, _ = r.Context().Value(connKey{}).(uint64)
-	c.seq, _ = strconv.ParseUint(r.Header.Get("Nats-Sequence"), 10, 64)
-	c.delivered, _ = strconv.ParseUint(r.Header.Get("Nats-Num-Delivered"), 10, 64)
+// request is one request, with the message or messages in it.
+type request struct {
+	calls []*call
+	reply reply
+	body  []byte // of the answer
+}
+
+// begin notes the calls and decides their answer.
+func (s *appSlot) begin(r *http.Request, body []byte) (*request, error) {
+	calls, err := s.callsOf(r, body)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[c] = true
-	s.begun++
 	s.app.mu.Lock()
 	defer s.app.mu.Unlock()
-	s.app.calls = append(s.app.calls, c)
-	switch s.mode {
-	case appFails:
-		c.outage, c.reply = true, reply{status: 503}
-	case appHangs:
-		c.outage, c.reply = true, reply{hang: true}
-	case appResets:
-		c.outage, c.reply = true, reply{reset: true}
-	default:
-		c.reply = answerTo(s.app.seed, c.index, s.app.answered[c.index])
-		s.app.answered[c.index]++
+	for _, c := range calls {
+		s.open[c] = true
+		s.begun++
+		s.app.calls = append(s.app.calls, c)
+		switch s.mode {
+		case appFails:
+			c.outage, c.reply = true, reply{status: 503}
+		case appHangs:
+			c.outage, c.reply = true, reply{hang: true}
+		case appResets:
+			c.outage, c.reply = true, reply{reset: true}
+		default:
+			c.reply = answerTo(s.app.seed, c.index, s.app.answered[c.index])
+			s.app.answered[c.index]++
+		}
 	}
-	return c
+	q := &request{calls: calls, reply: calls[0].reply, body: []byte("answer\n")}
+	switch {
+	case calls[0].size > 0 && !calls[0].outage:
+		q.reply, q.body = answerBatch(s.app.seed, calls)
+	case len(calls) > 1:
+		q.reply.shared = true
+		share(calls, q.reply)
+	}
+	return q, nil
 }
 
-func (s *appSlot) answer(rw http.ResponseWriter, r *http.Request, c *call) {
-	wait := time.NewTimer(c.reply.delay)
-	if c.reply.hang {
+// callsOf reads a request.
+func (s *appSlot) callsOf(r *http.Request, body []byte) ([]*call, error) {
+	one := call{by: r.Header.Get(incarnationHeader), slot: s.slot, begun: time.Now(), request: requests.Add(1)}
+	one.conn, _ = r.Context().Value(connKey{}).(uint64)
+	if r.Header.Get("Content-Type") != "application/x-ndjson" {
+		one.index = indexOf(body)
+		one.seq, _ = strconv.ParseUint(r.Header.Get("Nats-Sequence"), 10, 64)
+		one.delivered, _ = strconv.ParseUint(r.Header.Get("Nats-Num-Delivered"), 10, 64)
+		return []*call{&one}, nil
+	}
+	items, err := itemsOf(body)
+	if err != nil {
+		return nil, err
+	}
+	calls := make([]*call, 0, len(items))
+	for _, i := range items {
+		c := one
+		c.index, c.seq, c.delivered, c.id, c.size = indexOf([]byte(i.Data)), i.Sequence, i.Delivered, i.ID, len(items)
+		calls = append(calls, &c)
+	}
+	return calls, nil
+}
+
+func (s *appSlot) answer(rw http.ResponseWriter, r *http.Request, q *request) {
+	wait := time.NewTimer(q.reply.delay)
+	if q.reply.hang {
 		wait.Stop()
 	}
 	defer wait.Stop()
 	select {
 	case <-wait.C:
 	case <-r.Context().Done():
-		s.end(c)
+		s.end(q)
 		panic(http.ErrAbortHandler)
 	}
-	if !s.end(c) {
+	if !s.end(q) {
 		panic(http.ErrAbortHandler) // the app went down meanwhile: returning would answer 200
 	}
-	if c.reply.reset {
+	if q.reply.reset {
 		if nc, _, err := http.NewResponseController(rw).Hijack(); err == nil {
 			reset(nc)
 		}
 		return
 	}
-	text := []byte("answer\n")
-	rw.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	if c.reply.action != "" {
-		rw.Header().Set("Sidecar-Action", c.reply.action)
+	rw.Header().Set("Content-Length", strconv.Itoa(len(q.body)))
+	if q.reply.action != "" {
+		rw.Header().Set("Sidecar-Action", q.reply.action)
 	}
-	rw.WriteHeader(c.reply.status)
-	_, err := rw.Write(text)
+	rw.WriteHeader(q.reply.status)
+	body := q.body
+	if q.reply.cut {
+		body = body[:len(body)-1]
+	}
+	_, err := rw.Write(body) //nolint:gosec // G705: a sidecar reads it, no browser
 	if err == nil {
 		err = http.NewResponseController(rw).Flush()
 	}
+	if q.reply.cut {
+		panic(http.ErrAbortHandler)
+	}
 	s.app.mu.Lock()
 	defer s.app.mu.Unlock()
-	c.given, c.flushed = err == nil, time.Now()
+	now := time.Now()
+	for _, c := range q.calls {
+		c.given, c.flushed = err == nil, now
+	}
 }
 
-// end notes that the call ends now, if it has not.
-func (s *appSlot) end(c *call) bool {
+// end notes that the calls of a request end now, if they have not.
+func (s *appSlot) end(q *request) bool {
 	s.app.mu.Lock()
 	defer s.app.mu.Unlock()
-	if !c.ended.IsZero() {
-		return false
+	now := time.Now()
+	for _, c := range q.calls {
+		if !c.ended.IsZero() {
+			return false
+		}
+		c.ended = now
 	}
-	c.ended = time.Now()
 	return true
 }

@@ -67,6 +67,7 @@ func check(h history) ([]breach, tally) {
 	k.inFlight()
 	k.outages()
 	k.order()
+	k.batches()
 	return k.breaches, k.tally
 }
 
@@ -167,11 +168,19 @@ func (k *checker) both(index int, e entry) {
 func (k *checker) causeOf(index int, e entry) *call {
 	var cause *call
 	for _, c := range k.byIndex[index] {
-		if c.begun.Before(e.failedAt) && (!c.given || !c.reply.accepts() || !k.arrived(c)) {
+		if c.begun.Before(e.failedAt) && k.failed(c) {
 			cause = c
 		}
 	}
 	return cause
+}
+
+// failed reports whether a call can have been a failure of its message: what it shares with others never is, nor is no answer to several.
+func (k *checker) failed(c *call) bool {
+	if c.size > 1 {
+		return c.given && !c.reply.shared && !c.reply.accepts()
+	}
+	return !c.given || !c.reply.accepts() || !k.arrived(c)
 }
 
 // cause holds that a message is dead for a reason that the app's answers give.
@@ -183,7 +192,7 @@ func (k *checker) cause(index int, e entry) {
 			continue
 		}
 		rejected = rejected || c.given && c.reply.rejects()
-		if c.delivered >= k.plan.MaxDeliver && (!c.given || !c.reply.accepts() && !c.reply.rejects() || !k.arrived(c)) {
+		if c.delivered >= k.plan.MaxDeliver && k.failed(c) && (!c.reply.rejects() || !c.given || !k.arrived(c)) {
 			limit = c
 		}
 	}
@@ -234,7 +243,7 @@ func (k *checker) repeats() {
 		}
 	}
 	k.tally.bound = k.duplicatesBound()
-	if k.tally.unexplained > leases { // fewer may come of a machine that is too busy to keep leases alive
+	if k.tally.unexplained > k.plan.leases() { // fewer may come of a machine that is too busy to keep leases alive
 		k.broken("duplicates have a cause", fmt.Sprintf("%d duplicates with no disturbance to explain them", k.tally.unexplained))
 	}
 	if k.tally.duplicates > k.tally.bound {
@@ -301,13 +310,13 @@ func (k *checker) disturbed(by string, from, to time.Time) bool {
 // hurry holds that a retry waits for its delay: at least half of initial × 2^(n-1), at most the maximum. What was sent to a
 // process that ends, the servers deliver again when they notice, whatever was decided about another delivery meanwhile.
 func (k *checker) hurry(index int, before, again *call) {
-	if !before.given || before.reply.status != 503 || before.delivered == 0 || again.delivered != before.delivered+1 {
+	if !before.given || before.reply.status/100 != 5 || before.delivered == 0 || again.delivered != before.delivered+1 {
 		return
 	}
 	initial, most := k.plan.schedule()
 	delay := min(initial<<min(before.delivered-1, 10), most) / 2
 	if gap := again.begun.Sub(before.ended); gap < delay && !k.disturbed(before.by, before.begun, again.begun) && !k.anyEnded(before.ended.Add(-100*ms), again.begun) {
-		k.broken("retries wait", fmt.Sprintf("called again %s after a 503, at least %s are due", gap.Round(100*time.Microsecond), delay), index)
+		k.broken("retries wait", fmt.Sprintf("called again %s after a failure, at least %s are due", gap.Round(100*time.Microsecond), delay), index)
 	}
 }
 
@@ -322,7 +331,7 @@ func (k *checker) anyEnded(from, to time.Time) bool {
 }
 
 // duplicatesBound is how many calls of accepted messages by another process the disturbances excuse: all leases
-// (concurrency + prefetch)
+// (concurrency × messages of a request + prefetch)
 //   - of a sidecar, for each time it was killed, did not stop cleanly, was paused for longer than half an ack wait, or was
 //     cut from a node;
 //   - of all sidecars, for each disturbance of the nodes, and each time that they may not ack;
@@ -331,19 +340,19 @@ func (k *checker) duplicatesBound() int {
 	n := 0
 	for _, l := range k.lives {
 		if l.killed || !l.ended.IsZero() && l.exit != 0 {
-			n += leases
+			n += k.plan.leases()
 		}
 	}
 	for _, e := range k.events {
 		switch e.Kind {
 		case sidecarHold:
 			if e.Length > ackWait/2 {
-				n += leases
+				n += k.plan.leases()
 			}
 		case stopCutOff, ackLost, linkCut, oneLinkCut:
-			n += leases
+			n += k.plan.leases()
 		case nodeKill, nodeStop, nodePause, nodeCut, routeCut, stepDown, blackout, ackDenied:
-			n += leases * k.plan.Sidecars
+			n += k.plan.leases() * k.plan.Sidecars
 		case durableGone:
 			n += e.affected
 		default:
@@ -458,7 +467,12 @@ func (k *checker) inFlight() {
 		delta int
 	}
 	edges := map[string][]edge{}
+	seen := map[uint64]bool{}
 	for _, c := range k.calls {
+		if c.size > 1 && seen[c.request] {
+			continue
+		}
+		seen[c.request] = true
 		end := c.ended
 		if limit := c.begun.Add(appTimeout / 2); end.IsZero() || !c.given && end.After(limit) {
 			end = limit

@@ -48,6 +48,12 @@ func (h *history) stop(life int, asked, ended time.Duration, exit int) {
 	h.lives[life].asked, h.lives[life].ended, h.lives[life].exit = at(asked), at(ended), exit
 }
 
+// batch makes a call one of a request of up to ten messages, all such calls of a moment being in one.
+func (h *history) batch(size int, c *call) {
+	h.plan.Batch = 10
+	c.size, c.request = size, uint64(c.begun.UnixNano())
+}
+
 // alike are messages of the same nature, the first included.
 func alike(first, n int) (indexes []int) {
 	for i := first; len(indexes) < n; i++ {
@@ -240,6 +246,44 @@ func TestChecker(t *testing.T) {
 				h.call(i, "0.0", 0, 1, ok)
 			}
 		}, []string{"requests in flight are bounded"}},
+		{"dead by an answer to many", flaky, func(h *history, i int) {
+			h.batch(10, h.call(i, "0.0", 0, 4, reply{status: 503, shared: true}))
+			h.bury(i, "max_deliver", 10*ms)
+		}, []string{"dead for a reason"}},
+		{"dead by no answer to many", flaky, func(h *history, i int) {
+			h.batch(10, h.call(i, "0.0", 0, 4, reply{reset: true, shared: true}))
+			h.bury(i, "max_deliver", 10*ms)
+		}, []string{"dead for a reason"}},
+		{"dead by a result", flaky, func(h *history, i int) {
+			h.batch(10, h.call(i, "0.0", 0, 4, busy))
+			h.bury(i, "max_deliver", 10*ms)
+		}, nil},
+		{"rejected with others", poison, func(h *history, i int) {
+			h.batch(10, h.call(i, "0.0", 0, 1, reply{status: 422, shared: true}))
+			h.bury(i, "rejected", 10*ms)
+		}, []string{"dead for a reason"}},
+		{"rejected with others, then alone", poison, func(h *history, i int) {
+			h.batch(2, h.call(i, "0.0", 0, 1, reply{status: 422, shared: true}))
+			h.batch(1, h.call(i, "0.0", 20*ms, 1, bad))
+			h.bury(i, "rejected", 30*ms)
+		}, nil},
+		{"accepted by an answer to others", good, func(h *history, i int) {
+			h.batch(10, h.call(i, "0.0", 0, 1, reply{status: 200, shared: true}))
+		}, []string{"none lost"}},
+		{"as many again", good, func(h *history, i int) {
+			h.batch(10, h.call(i, "0.0", 0, 1, reply{status: 500, shared: true}))
+			h.batch(10, h.call(i, "0.0", 20*ms, 1, ok))
+		}, []string{"an answer is an attempt"}},
+		{"the same attempt after a result", good, func(h *history, i int) {
+			h.batch(10, h.call(i, "0.0", 0, 1, busy))
+			h.batch(5, h.call(i, "0.0", 60*ms, 1, ok))
+		}, []string{"an answer is an attempt"}},
+		{"larger than allowed", good, func(h *history, i int) { h.batch(11, h.call(i, "0.0", 0, 1, ok)) }, []string{"batches are bounded"}},
+		{"many at a time in one request", good, func(h *history, i int) {
+			for _, other := range alike(i, concurrency+1) {
+				h.batch(10, h.call(other, "0.0", 0, 1, ok))
+			}
+		}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			breaches, _ := check(past(c.nature, c.past))

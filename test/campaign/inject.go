@@ -38,7 +38,7 @@ func (c *campaign) inject(ctx context.Context, f fault) error {
 	case kvGone:
 		err = c.remove(ctx, "KV_"+bucket)
 	case durableGone:
-		e.affected = c.pub.storedNow() + leases*len(c.sidecars)
+		e.affected = c.pub.storedNow() + c.plan.leases()*len(c.sidecars)
 		err = c.insist(context.WithoutCancel(ctx), "delete the durable", func(ctx context.Context) error {
 			err := c.js.DeleteConsumer(ctx, sourceStream, durable)
 			if errorIs(err, natsjs.ErrConsumerNotFound, natsjs.ErrConsumerDoesNotExist) {

@@ -83,18 +83,25 @@ type reply struct {
 	action string // Sidecar-Action
 	hang   bool
 	reset  bool
+	cut    bool // in the middle of a 200
+	shared bool // with other messages of a batch, none of which it accepts or names
 }
 
 // accepts reports whether the message is done by this answer.
 func (r reply) accepts() bool {
-	return r.status/100 == 2 && r.action != "dlq"
+	return !r.shared && r.status/100 == 2 && r.action != "dlq"
 }
 
 // rejects reports whether it belongs into the DLQ by this answer.
-func (r reply) rejects() bool { return r.status == 422 || r.action == "dlq" }
+func (r reply) rejects() bool { return !r.shared && (r.status == 422 || r.action == "dlq") }
 
 func (r reply) String() string {
 	switch {
+	case r.shared:
+		r.shared = false
+		return r.String() + " with others"
+	case r.cut:
+		return "cut off"
 	case r.hang:
 		return "hung"
 	case r.reset:

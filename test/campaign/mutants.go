@@ -77,7 +77,7 @@ var mutants = []mutant{
 	},
 	{
 		"dead-letters in an outage", "internal/pipeline/gate.go",
-		"limited && g.breaker.Holds(now)", "limited && false",
+		"limited(d) && g.breaker.Holds(now)", "limited(d) && false",
 		appFails,
 		func(p plan) bool { return p.MaxDeliver == 1 },
 		[]string{"the dlq is not for outages"},
@@ -122,7 +122,21 @@ var mutants = []mutant{
 		sidecarKill, func(p plan) bool { return p.Ordered },
 		[]string{"none overtakes", "none comes again after a later one"},
 	},
+	{
+		"decides over several messages by one answer", "internal/pipeline/batchpart.go",
+		"\tcase len(rest) <= 1:\n", "\tcase true:\n",
+		"", inBatches,
+		[]string{"dead for a reason"},
+	},
+	{
+		"acks what unclear results do not name", "forward/batch.go",
+		"len(ms)); doubt == \"\" {\n", "len(ms)); true {\n",
+		"", inBatches,
+		[]string{"none lost", "rejected messages are in the dlq"},
+	},
 }
+
+func inBatches(p plan) bool { return p.Batch > 1 }
 
 const (
 	mutantSeeds = 4

@@ -47,7 +47,7 @@ func (k *checker) diedOfOutages(index int, e entry) bool {
 		return true
 	}
 	return !slices.ContainsFunc(k.byIndex[index], func(c *call) bool {
-		return c.begun.Before(e.failedAt) && !c.outage && (!c.given || !c.reply.accepts())
+		return c.begun.Before(e.failedAt) && !c.outage && !c.reply.shared && (!c.given || !c.reply.accepts())
 	})
 }
 

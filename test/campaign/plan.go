@@ -77,6 +77,7 @@ type plan struct {
 	MaxDeliver uint64 // attempts
 	Crowded    bool   // few messages may be pending, and retries wait long: most wait in the retry stream
 	Ordered    bool   // order is subject
+	Batch      int    // messages that a request may have; 1 is no batch
 	Steady     bool   // the first sidecar is never killed nor stopped
 	Faults     []fault
 }
@@ -95,6 +96,9 @@ func (p plan) String() string {
 	}
 	if p.Ordered {
 		text += ", ordered"
+	}
+	if p.Batch > 1 {
+		text += fmt.Sprintf(", batches of %d", p.Batch)
 	}
 	return text
 }
@@ -186,7 +190,7 @@ func lanesOf(what string, n int) []string {
 // newPlan is the plan of a seed: the same for the same seed and duration.
 func newPlan(seed uint64, duration time.Duration) plan {
 	r := rand.New(rand.NewPCG(seed, 0x6a65747369646563))
-	p := plan{Seed: seed, Duration: duration, Sidecars: 2 + r.IntN(2), WorkQueue: r.IntN(3) == 0, Shared: r.IntN(3) == 0, MaxDeliver: 4, Crowded: seed%4 == 2, Ordered: seed%4 == 3}
+	p := plan{Seed: seed, Duration: duration, Sidecars: 2 + r.IntN(2), WorkQueue: r.IntN(3) == 0, Shared: r.IntN(3) == 0, MaxDeliver: 4, Crowded: seed%4 == 2 || seed%16 == 13, Ordered: seed%4 == 3, Batch: batchOf(seed)}
 	if r.IntN(4) == 0 {
 		p.MaxDeliver = 1 // an outage would bring every message to its limit
 	}

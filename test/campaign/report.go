@@ -145,6 +145,9 @@ func story(h history, index int, dir string) string {
 		}
 		seqs[c.seq] = true
 		text := fmt.Sprintf("called by sidecar %s, sequence %d, delivery %d: %s, answered %v", c.by, c.seq, c.delivered, c.reply, c.given)
+		if c.size > 0 {
+			text += fmt.Sprintf(", in request %d of %d", c.request, c.size)
+		}
 		if c.outage {
 			text += ", in an outage"
 		}

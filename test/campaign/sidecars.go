@@ -152,6 +152,8 @@ func (s *sidecar) environment(life *incarnation) []string {
 		consumer + "CONCURRENCY=" + fmt.Sprint(concurrency),
 		consumer + "PREFETCH=" + fmt.Sprint(prefetch),
 		consumer + "ORDER=" + order,
+		consumer + "BATCH_MAX_MESSAGES=" + fmt.Sprint(max(s.plan.Batch, 1)),
+		consumer + "BATCH_MAX_WAIT=" + s.plan.batchWait().String(),
 		consumer + "MAX_DELIVER=" + fmt.Sprint(s.plan.MaxDeliver),
 		consumer + "DEDUPE_STORE=" + store,
 		consumer + "RETRY_INITIAL=" + initial.String(),
