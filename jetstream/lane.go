@@ -59,9 +59,10 @@ type lane struct {
 	lastHeard time.Time
 	doubted   bool // the request may be gone
 	doubtedAt time.Time
-	retired   bool // no new request; open counts until closed
-	gone      bool // belongs to a binding that was given up
-	lost      int  // as a ghost: messages it may have been sent that did not arrive
+	retired   bool      // no new request; open counts until closed
+	gone      bool      // belongs to a binding that was given up
+	lost      int       // as a ghost: messages it may have been sent that did not arrive
+	unjudged  time.Time // as a ghost: since when all that it may still have brought counts as lost; zero: a look told how much may be
 	until     time.Time
 
 	// Of an exchange.
@@ -491,18 +492,23 @@ func (s *Source) retireLanes() []*lane {
 	var open []*lane
 	for _, l := range s.lanes {
 		if !l.retired {
-			l.retired = true
-			s.uncoverAll(l)
-			if s.conn.Connected() && s.bound != nil {
-				_ = l.sub.Drain() // fails only on a connection that is closed
-			} else {
-				_ = l.sub.Unsubscribe()
-			}
+			s.retire(l)
 		}
 		l.gone = l.gone || s.bound == nil
 		open = append(open, l)
 	}
 	return open
+}
+
+// retire ends the request of a lane, or those that came with acks. What the server sent for them still arrives.
+func (s *Source) retire(l *lane) {
+	l.retired = true
+	s.uncoverAll(l)
+	if s.conn.Connected() && s.bound != nil {
+		_ = l.sub.Drain() // fails only on a connection that is closed
+	} else {
+		_ = l.sub.Unsubscribe()
+	}
 }
 
 // laneClosed is called when nothing more can arrive on a lane.
@@ -512,7 +518,8 @@ func (s *Source) laneClosed(l *lane) {
 	close(l.closed)
 	s.lanes = without(s.lanes, l)
 	if l.doubted && !l.gone && l.open > 0 && s.bound != nil {
-		l.lost, l.until = l.open, time.Now().Add(ackWait(s.bound.info.Config))
+		l.lost, l.unjudged = l.open, time.Now()
+		l.until = l.unjudged.Add(ackWait(s.bound.info.Config))
 		s.ghosts = append(s.ghosts, l)
 		s.suspect = true
 	}
@@ -540,7 +547,11 @@ func (s *Source) watchLanes(now time.Time) {
 			s.wake()
 		}
 		if l.open > 0 && now.Sub(l.lastHeard) >= silence {
-			if !l.doubted {
+			if l.exchange && !l.doubted && !l.retired && now.Sub(s.evidence) <= heartbeat/2 {
+				s.retireSilent(l, now)
+				continue
+			}
+			if !l.doubted && !l.exchange {
 				l.doubted, l.doubtedAt, s.before = true, now, s.most
 			}
 			if now.Sub(s.evidence) > heartbeat/2 {
@@ -562,6 +573,22 @@ func (s *Source) watchLanes(now time.Time) {
 	s.ghosts = kept
 }
 
+// retireSilent ends requests that came with acks and were not answered, where nothing speaks for it that they are gone: they may wait as long
+// as the durable has nothing to deliver, and are not told from lost ones. What the room is asked for instead has a heartbeat.
+func (s *Source) retireSilent(l *lane, now time.Time) {
+	s.restExchanges(now)
+	s.retire(l)
+}
+
+// leaderChanged is told that another server leads the durable: it may not know of the requests that came with acks, which tell nothing.
+func (s *Source) leaderChanged(now time.Time) {
+	for _, l := range s.lanes {
+		if l.exchange && l.open > 0 && !l.doubted {
+			l.doubted, l.doubtedAt = true, now
+		}
+	}
+}
+
 // judgeLanes decides what became of requests in doubt. A request that is gone may have been sent messages that did not
 // arrive here: they stay leased at the server until the ack wait, so they count as leased here too, as far as there can be any. What
 // arrived since it was asked, counted being what was accounted for then, may have been sent after the answer.
@@ -580,6 +607,9 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time, counted 
 	}
 	for _, l := range s.ghosts {
 		l.lost = min(l.lost, elsewhere)
+		if !l.unjudged.IsZero() && l.unjudged.Before(asked) {
+			l.lost, l.unjudged = min(l.lost, unseen), time.Time{}
+		}
 		elsewhere -= l.lost
 		unseen = max(unseen-l.lost, 0)
 	}
@@ -589,7 +619,10 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time, counted 
 		case info.NumWaiting == 0 && !l.doubted && asked.Sub(l.lastHeard) > heartbeat/2:
 			l.doubted, l.doubtedAt = true, now
 		case !l.doubted || l.lastHeard.After(asked):
-		case info.NumWaiting == 0 && asked.Sub(l.sentAt) >= onItsWay, now.Sub(l.doubtedAt) >= secondLook && now.Sub(l.lastHeard) >= secondLook:
+		case (info.NumWaiting > 0 || asked.Sub(l.sentAt) < onItsWay) && (now.Sub(l.doubtedAt) < secondLook || now.Sub(l.lastHeard) < secondLook):
+		case l.exchange:
+			s.retire(l) // its requests have no heartbeat and may be there: what is lost is judged when they can bring nothing more
+		default:
 			s.lanes = without(s.lanes, l)
 			l.retired = true
 			l.lost = min(l.open, unseen, elsewhere)

@@ -561,6 +561,9 @@ func (s *Source) look(ctx context.Context) {
 		s.rebind = "the durable was made anew"
 	default:
 		s.suspect, s.looked, s.evidence = false, true, time.Now()
+		if leader(info) != leader(s.bound.info) {
+			s.leaderChanged(s.evidence)
+		}
 		s.bound.info, s.refused = info, refusal(info)
 		detail := s.refused
 		if detail == "" && s.pullDenied() {
@@ -578,6 +581,14 @@ func (s *Source) look(ctx context.Context) {
 		s.gather(info, asked)
 		s.warnParked(info)
 	}
+}
+
+// leader is the server that leads the durable, empty if it is not replicated.
+func leader(info *natsjs.ConsumerInfo) string {
+	if info.Cluster == nil {
+		return ""
+	}
+	return info.Cluster.Leader
 }
 
 // warnParked warns when messages that wait for a retry, or are in work, hold most of what the durable may have pending:
