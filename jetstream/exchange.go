@@ -35,8 +35,7 @@ var nextWire = []byte("+NXT")
 // and then takes the pull request (nats-server consumer.go, processAck). So the two are done together or not at all, by one leader, and
 // at no time more is leased than before: the lease goes over to the message that is asked for, which need not wait until the ack is confirmed.
 //
-// It is confirmed by that message. On a replicated durable the message comes only when the others know that it is delivered, and they
-// learn of the ack before (consumer.go, replicateDeliveries). Which request a message answers is not told. But a lane has the requests of one turn,
+// It is confirmed by that message. Which request a message answers is not told. But a lane has the requests of one turn,
 // and once as many messages came as it has requests, all were heard. Where something else came, or nothing, the ack is sent again by itself.
 //
 // Not where the API is another account's: an import may pass one answer only. Not on a source that keeps order: its lane has one request.
@@ -54,7 +53,7 @@ func (s *Source) exchanges(n int, now time.Time) exchanges {
 	none := exchanges{}
 	if s.conn.imported || s.cfg.AckAsync || s.order != nil || s.due != nil || s.bound == nil || s.pulling != PullAll || s.stopped || s.rebind != "" || s.refused != "" ||
 		s.tooBig > 0 || now.Before(s.exchangeFrom) || now.Before(s.notBefore) ||
-		s.bound.info.Config.PriorityPolicy != natsjs.PriorityPolicyNone {
+		s.bound.info.Config.PriorityPolicy != natsjs.PriorityPolicyNone || replicated(s.bound.info) {
 		return none
 	}
 	coming, lost := s.expected()
@@ -77,6 +76,12 @@ func (s *Source) exchanges(n int, now time.Time) exchanges {
 		l.floor, l.heard, l.proved, l.doubted, l.lastHeard = s.highest, false, false, false, now
 	}
 	return x
+}
+
+// replicated reports whether several servers keep the state of a durable. When another becomes its leader, acks that were on their way to the
+// old one are lost, and the new one soon delivers those messages again: plain acks say so sooner.
+func replicated(info *natsjs.ConsumerInfo) bool {
+	return info.Cluster != nil && len(info.Cluster.Replicas) > 0
 }
 
 // share is how many bytes an ack may ask for where there is no room for the largest message, and the request. It is ample for messages

@@ -121,7 +121,7 @@ func TestLeaseBoundWhileAcksAsk(t *testing.T) {
 			if seen != messages {
 				t.Errorf("%d of %d messages came", seen, messages)
 			}
-			if n := asked.Load(); n < messages/20 {
+			if n := asked.Load(); c.replicas == 1 && n < messages/20 || c.replicas > 1 && n > 0 {
 				t.Errorf("%d acks asked for a message", n)
 			}
 			b.source.mu.Lock()
