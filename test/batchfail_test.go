@@ -132,11 +132,11 @@ func TestBatchesInAnOutage(t *testing.T) {
 					return down, nil
 				}
 			})
-			w.publishMany(200, func(int) string { return "x" })
 			s := w.running(batched(50, func(c *config.Consumer) {
 				c.MaxDeliver = 1
 				c.Breaker.Failures, c.Breaker.ProbeInterval, c.Breaker.ProbeMax, c.Breaker.Hold = 5, 50*time.Millisecond, 100*time.Millisecond, time.Hour
 			}))
+			w.publishMany(200, func(int) string { return "x" }) // once it is ready: with the breaker open it is not
 			s.waitMetric("sidecar_breaker_open", atLeast(1))
 			eventually(t, func() bool { return len(a.calls()) > 30 }, text("probes"))
 			if dead := len(w.dead()); dead >= 5 {
