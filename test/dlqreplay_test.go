@@ -407,7 +407,6 @@ func TestReplayKilled(t *testing.T) {
 				go func() { _ = cmd.Wait(); close(ended) }()
 				goal := before + 10 + rand.N(25)
 				eventually(t, func() bool { return progress() >= goal || closed(ended) }, text("the replay to go on"))
-				time.Sleep(rand.N(3 * time.Millisecond)) // at any moment
 				_ = cmd.Process.Kill()
 				<-ended
 			}

@@ -46,7 +46,6 @@ func TestKills(t *testing.T) {
 				if w.done() {
 					t.Logf("all was done before kill %d", kill+1)
 				}
-				time.Sleep(rand.N(5 * time.Millisecond)) // at any moment
 				p.kill()
 			}
 			w.running()

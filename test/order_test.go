@@ -241,7 +241,6 @@ func TestOrderOverKills(t *testing.T) {
 				p := start(t, env...)
 				until := w.app.count() + 10 + rand.N(15)
 				eventually(t, func() bool { return w.app.count() >= until || w.done() }, func() string { return "calls:\n" + p.log.String() })
-				time.Sleep(rand.N(5 * time.Millisecond)) // at any moment
 				p.kill()
 			}
 			w.running(ordered(by))

@@ -151,9 +151,9 @@ func TestKillsAroundTheRetryStream(t *testing.T) {
 				one, two := start(t, env...), start(t, env...)
 				calls := w.app.count() + 20 + rand.N(40)
 				eventually(t, func() bool { return w.app.count() >= calls || w.done() && w.waiting() == 0 }, func() string { return "calls:\n" + one.log.String() })
-				time.Sleep(rand.N(5 * time.Millisecond)) // at any moment
 				one.kill()
-				time.Sleep(rand.N(50 * time.Millisecond))
+				calls = w.app.count() + rand.N(20) // the other goes on for a while
+				eventually(t, func() bool { return w.app.count() >= calls || w.done() && w.waiting() == 0 }, func() string { return "calls:\n" + two.log.String() })
 				two.kill()
 			}
 			w.running(narrow(time.Second), consumer(func(c *config.Consumer) { c.MaxDeliver, c.AckWait, c.MaxAckPending = 3, time.Second, 16 }))

@@ -318,8 +318,10 @@ func TestReplayOutlastsARestartOfNATS(t *testing.T) {
 	restarted := make(chan error, 1)
 	b.app.script = func(context.Context, *forward.Message) forward.Result {
 		b.server.Shutdown()
+		look := time.NewTicker(time.Millisecond)
+		defer look.Stop()
 		for s.conn.Connected() {
-			time.Sleep(time.Millisecond)
+			<-look.C
 		}
 		go func() { restarted <- b.server.Restart() }()
 		return answer(200)
