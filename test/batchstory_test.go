@@ -277,14 +277,7 @@ func TestBatchCrashLoop(t *testing.T) {
 		}
 		p := start(t, env...)
 		running.Store(p)
-		eventually(t, func() bool {
-			select {
-			case <-p.ended:
-				return true
-			default:
-				return len(w.dead()) > 0
-			}
-		}, text("the process dies, or the message is dead-lettered"))
+		w.diesOrBuries(p)
 	}
 	if e := w.deadOf(killer); e.header.Get("Dlq-Reason") != "crash_loop" {
 		t.Errorf("headers %v", e.header)

@@ -35,14 +35,7 @@ func TestOneMessageKillsItsProcess(t *testing.T) {
 	for len(w.dead()) == 0 {
 		p := start(t, env...)
 		running.Store(p)
-		eventually(t, func() bool {
-			select {
-			case <-p.ended:
-				return true
-			default:
-				return len(w.dead()) > 0
-			}
-		}, text("the process dies, or the message is dead-lettered"))
+		w.diesOrBuries(p)
 		if deaths++; deaths > 12 {
 			t.Fatalf("%d processes died of one message", deaths)
 		}
@@ -117,4 +110,10 @@ func TestPastTheLimitAVerdictCounts(t *testing.T) {
 		t.Errorf("a mark stays: %v", msgs)
 	}
 	w.waitDone()
+}
+
+// diesOrBuries waits until a process has died, or a message is in the DLQ.
+func (w *world) diesOrBuries(p *process) {
+	w.t.Helper()
+	eventually(w.t, func() bool { return closed(p.ended) || len(w.dead()) > 0 }, text("the process dies, or the message is dead-lettered"))
 }

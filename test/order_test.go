@@ -321,14 +321,7 @@ func TestOrderBehindAKiller(t *testing.T) {
 		}
 		p := start(t, env...)
 		running.Store(p)
-		eventually(t, func() bool {
-			select {
-			case <-p.ended:
-				return true
-			default:
-				return len(w.dead()) > 0
-			}
-		}, text("the process dies, or the message is dead-lettered"))
+		w.diesOrBuries(p)
 	}
 	w.waitDone()
 	w.inOrder(bySubject)
