@@ -175,11 +175,17 @@ func eval[T any](b *tab, expression string) T {
 // wait waits until an expression is true.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
+	b.until(expression, func() bool { return eval[bool](b, "Boolean("+expression+")") })
+}
+
+// until waits for a condition.
+func (b *tab) until(what string, holds func() bool) {
+	b.t.Helper()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(patience); !eval[bool](b, "Boolean("+expression+")"); <-look.C {
+	for end := time.Now().Add(patience); !holds(); <-look.C {
 		if time.Now().After(end) {
-			b.t.Fatalf("waited for %s; the page says:\n%s", expression, eval[string](b, "document.body.innerText"))
+			b.t.Fatalf("waited for %s; the page says:\n%s", what, eval[string](b, "document.body.innerText"))
 		}
 	}
 }
@@ -196,13 +202,19 @@ func (b *tab) gone(selector string) {
 	b.wait(fmt.Sprintf("![...document.querySelectorAll(%q)].some((e) => e.checkVisibility())", selector))
 }
 
-// click presses the button or link of this text that is to be seen, as a mouse does.
+// click presses the button or link of this text that is to be seen, as a mouse does. It is found, scrolled to and measured in one step: the page may
+// draw itself anew at any time.
 func (b *tab) click(text string) {
 	b.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll('button, a, [role=tab], summary')].filter((e) => e.checkVisibility() && !e.disabled && e.innerText.trim().startsWith(%q)).at(-1)`, text)
-	b.wait(find)
-	eval[bool](b, find+".scrollIntoView({block: 'center'}), true")
-	at := eval[[]float64](b, fmt.Sprintf("(() => { const r = %s.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()", find))
+	find := fmt.Sprintf(`(() => {
+		const e = [...document.querySelectorAll('button, a, [role=tab], summary')].filter((e) => e.checkVisibility() && !e.disabled && e.innerText.trim().startsWith(%q)).at(-1);
+		if (!e) return [];
+		e.scrollIntoView({block: 'center'});
+		const r = e.getBoundingClientRect();
+		return [r.x + r.width / 2, r.y + r.height / 2];
+	})()`, text)
+	var at []float64
+	b.until("a button "+text, func() bool { at = eval[[]float64](b, find); return len(at) > 0 })
 	b.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 

@@ -81,15 +81,14 @@ func TestReplayAllAndCancel(t *testing.T) {
 	b.click("Replay")
 	b.see("dialog", "Selecting")
 	b.wait("document.querySelector('dialog progress')")
+	b.until("the sidecar to begin", func() bool { return w.letters.Held() > 0 })
 	b.click("Cancel")
 	b.see("dialog", "Cancelled")
 	b.wait("document.activeElement.innerText === 'Close'")
+	b.until("the sidecar to hear of the end", func() bool { return w.letters.Held() == 0 })
 	release()
 	b.click("Close")
 	b.see(".bar", "60 entries")
-	for w.letters.Held() > 0 { // the sidecar has heard of it
-		b.see(".bar", "entries")
-	}
 	if n := w.letters.Len(); n != 60 {
 		t.Errorf("%d entries are left after the cancel", n)
 	}
