@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -202,19 +203,23 @@ func (b *tab) gone(selector string) {
 	b.wait(fmt.Sprintf("![...document.querySelectorAll(%q)].some((e) => e.checkVisibility())", selector))
 }
 
-// click presses the button or link of this text that is to be seen, as a mouse does. It is found, scrolled to and measured in one step: the page may
-// draw itself anew at any time.
+// click presses the button or link of this text that is to be seen, as a mouse does, once it stays in its place and nothing covers it.
 func (b *tab) click(text string) {
 	b.t.Helper()
 	find := fmt.Sprintf(`(() => {
 		const e = [...document.querySelectorAll('button, a, [role=tab], summary')].filter((e) => e.checkVisibility() && !e.disabled && e.innerText.trim().startsWith(%q)).at(-1);
 		if (!e) return [];
-		e.scrollIntoView({block: 'center'});
+		e.scrollIntoView({block: 'center', behavior: 'instant'});
 		const r = e.getBoundingClientRect();
-		return [r.x + r.width / 2, r.y + r.height / 2];
+		const at = [r.x + r.width / 2, r.y + r.height / 2];
+		return e.contains(document.elementFromPoint(...at)) ? at : [];
 	})()`, text)
 	var at []float64
-	b.until("a button "+text, func() bool { at = eval[[]float64](b, find); return len(at) > 0 })
+	b.until("a button "+text, func() bool {
+		before := at
+		at = eval[[]float64](b, find)
+		return len(at) > 0 && slices.Equal(at, before)
+	})
 	b.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 

@@ -36,6 +36,18 @@ func TestNoDeadLetters(t *testing.T) {
 	b.fill("[name=subject]", "nothing.like.it")
 	b.see("main", "Nothing matches")
 	b.see("main", "with subject nothing.like.it")
+	// What is to be pressed there stays while the page looks for news.
+	eval[bool](b, "(window.before = document.querySelector('.empty button'), true)")
+	for range 2 {
+		release := w.letters.Hold()
+		w.consumers[0].Change(func(s *pipeline.Status, _ *telemetry.Counts, _ *[]telemetry.Failure) { s.DLQDepth++ })
+		b.until("the page to look again", func() bool { return w.letters.Held() > 0 })
+		if !eval[bool](b, "window.before === document.querySelector('.empty button')") {
+			t.Error("a button was made anew while it could be pressed")
+		}
+		release()
+		b.until("the page to have looked", func() bool { return w.letters.Held() == 0 })
+	}
 	b.click("Clear filters")
 	b.see(".letters", "orders.new")
 }
@@ -47,6 +59,9 @@ func TestLoading(t *testing.T) {
 	defer release()
 	b := open(t, w.url, "#/dlq")
 	b.see("main", "Loading …")
+	if !eval[bool](b, "[...document.querySelectorAll('.bar button')].every((e) => e.disabled)") {
+		t.Error("all can be replayed or deleted before it is known how many there are")
+	}
 	b.shot("dlq-loading")
 	release()
 	b.see(".bar", "3 entries")

@@ -9,6 +9,7 @@ import { ago, bytes, clock, count, status, visible } from './format.js';
 
 const pageSize = 100;
 const mostCauses = 6;
+const none = { entries: 0, bytes: 0, groups: [] }; // the counts of an empty list
 
 export class DLQView {
   // go is called to change the address: the query of the filters, and the entry to show.
@@ -19,8 +20,8 @@ export class DLQView {
     this.filters = new Filters((query) => go(query));
     this.entry = new EntryView(() => this.go(this.query), (l, told) => this.changedEntry(l, told));
     this.total = h('p', { class: 'quiet', role: 'status' });
-    this.replayAll = h('button', { type: 'button', onclick: () => this.bulk('replay') }, 'Replay all …');
-    this.removeAll = h('button', { type: 'button', class: 'danger', onclick: () => this.bulk('rm') }, 'Delete all …');
+    this.replayAll = h('button', { type: 'button', disabled: true, onclick: () => this.bulk('replay') }, 'Replay all …');
+    this.removeAll = h('button', { type: 'button', class: 'danger', disabled: true, onclick: () => this.bulk('rm') }, 'Delete all …');
     this.causes = h('ul', { class: 'causes', 'aria-label': 'Causes' });
     this.rows = h('tbody', { onkeydown: (e) => move(e) });
     this.table = h('table', { class: 'letters' },
@@ -49,6 +50,7 @@ export class DLQView {
       this.asked = now;
       this.query = query;
       this.filters.set(query);
+      this.replayAll.disabled = this.removeAll.disabled = true; // until it is counted what they would take
       this.first();
     }
     const was = this.opened;
@@ -86,7 +88,7 @@ export class DLQView {
     try {
       const page = await api.list(query, signal);
       this.display(page);
-      this.count(await api.stats(this.query, signal));
+      this.count(page.entries.length || after ? await api.stats(this.query, signal) : none);
     } catch (e) {
       if (e.name !== 'AbortError') this.failed(e);
     }
@@ -112,7 +114,12 @@ export class DLQView {
     set(this.orderButton, `Order: ${this.order} first`);
     this.orderButton.title = 'Change the order';
     this.placed();
-    this.tell(rows.length ? null : this.nothing());
+    if (rows.length) this.tell(null);
+    else if (this.empty?.parentNode !== this.state || this.emptyOf !== this.asked) { // the same one stays: it may be pressed just now
+      this.emptyOf = this.asked;
+      this.empty = this.nothing();
+      this.tell(this.empty);
+    }
   }
 
   placed() {
