@@ -68,6 +68,9 @@ func startSidecar(binary string, t target) (*process, error) {
 	if t.Ack != "" {
 		env["CONSUMERS_0_ACK"] = t.Ack
 	}
+	if t.Prefetch > 0 {
+		env["CONSUMERS_0_PREFETCH"] = strconv.Itoa(t.Prefetch)
+	}
 	if t.Batch > 0 {
 		env["CONSUMERS_0_BATCH_MAX_MESSAGES"] = strconv.Itoa(t.Batch)
 	}

@@ -29,6 +29,7 @@ type benchCase struct {
 	Keys        int           `json:"keys,omitempty"`  // subjects of the messages, one after the other; 0 is one
 	Batch       int           `json:"batch,omitempty"` // messages in a request at most
 	RoundTrip   time.Duration `json:"round_trip"`      // to NATS, in addition
+	Prefetch    int           `json:"prefetch,omitempty"`
 	Rate        int           `json:"rate,omitempty"`
 	Messages    int           `json:"messages"`
 	Time        time.Duration `json:"time,omitempty"` // of an idle run
@@ -124,6 +125,7 @@ var oneByOne = []func(*benchCase){
 var always = []func(*benchCase){
 	func(c *benchCase) { c.Fail = 1 },
 	func(c *benchCase) { c.RoundTrip = 5 * time.Millisecond },
+	func(c *benchCase) { c.RoundTrip, c.Prefetch, c.Own = 5*time.Millisecond, 256, true },
 	func(c *benchCase) { c.Ack, c.Own = "async", true },
 	func(c *benchCase) { c.Dedupe, c.Own = "off", true },
 	func(c *benchCase) { c.Dedupe, c.Own = "kv", true },
@@ -183,6 +185,9 @@ func (c benchCase) title() string {
 	}
 	if c.RoundTrip > 0 {
 		name += fmt.Sprintf(", %s to NATS", c.RoundTrip)
+	}
+	if c.Prefetch > 0 {
+		name += fmt.Sprintf(", prefetch %d", c.Prefetch)
 	}
 	if c.Ack != "" {
 		name += ", ack " + c.Ack

@@ -308,7 +308,7 @@ func ackWait(c natsjs.ConsumerConfig) time.Duration {
 
 func (c *Conn) streamInfo(ctx context.Context, stream string) (*natsjs.StreamInfo, error) {
 	var info natsjs.StreamInfo
-	if err := c.api(ctx, "STREAM.INFO."+stream, nil, &info); err != nil {
+	if err := c.inquire(ctx, "STREAM.INFO."+stream, &info); err != nil {
 		return nil, apiError(fmt.Sprintf("looking up stream %s", stream), err)
 	}
 	return &info, nil
@@ -316,7 +316,7 @@ func (c *Conn) streamInfo(ctx context.Context, stream string) (*natsjs.StreamInf
 
 func (c *Conn) consumerInfo(ctx context.Context, stream, durable string) (*natsjs.ConsumerInfo, error) {
 	var info natsjs.ConsumerInfo
-	if err := c.api(ctx, "CONSUMER.INFO."+stream+"."+durable, nil, &info); err != nil {
+	if err := c.inquire(ctx, "CONSUMER.INFO."+stream+"."+durable, &info); err != nil {
 		return nil, apiError(fmt.Sprintf("looking up durable %s of stream %s", durable, stream), err)
 	}
 	return &info, nil

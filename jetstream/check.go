@@ -151,11 +151,9 @@ func (k *checker) deadLetters(ctx context.Context) {
 	d := NewDeadLetters(k.conn, k.dlq, k.cfg.Stream, k.cfg.Durable, k.conn.log)
 	what := "dlq stream " + d.name
 	if k.source != nil {
-		for _, s := range k.source.Config.Subjects {
-			if overlap(s, d.pattern) {
-				k.add(Failed, what, fmt.Sprintf("the source stream's subject %s would capture the dead letters on %s", s, d.pattern), "change dlq.subject")
-				return
-			}
+		if s := capturing(k.source.Config.Subjects, d.pattern); s != "" {
+			k.add(Failed, what, fmt.Sprintf("the source stream's subject %s would capture the dead letters on %s", s, d.pattern), "change dlq.subject")
+			return
 		}
 	}
 	info, err := k.conn.streamInfo(ctx, d.name)

@@ -24,6 +24,8 @@ import (
 const (
 	// apiTimeout bounds one request to the JetStream API.
 	apiTimeout = 3 * time.Second
+	// askAgain is when a question is asked again, and then after twice that.
+	askAgain = 300 * time.Millisecond
 	// quietFor is how long a repeated complaint about the connection stays out of the log.
 	quietFor = 30 * time.Second
 )
@@ -360,12 +362,23 @@ func (c *Conn) bounded(ctx context.Context, most time.Duration) (context.Context
 
 // api sends one request to the JetStream API and decodes its answer into out. A refusal by the server is a *natsjs.APIError.
 func (c *Conn) api(ctx context.Context, subject string, request []byte, out any) error {
+	return c.ask(ctx, subject, request, out, c.nc.RequestWithContext)
+}
+
+// inquire is api for a question that may be asked more than once.
+func (c *Conn) inquire(ctx context.Context, subject string, out any) error {
+	return c.ask(ctx, subject, nil, out, c.insist)
+}
+
+type requester func(ctx context.Context, subject string, request []byte) (*nats.Msg, error)
+
+func (c *Conn) ask(ctx context.Context, subject string, request []byte, out any, send requester) error {
 	if !c.Connected() {
 		return ErrNotConnected
 	}
 	ctx, cancel := c.bounded(ctx, apiTimeout)
 	defer cancel()
-	msg, err := c.nc.RequestWithContext(ctx, c.prefix+subject, request)
+	msg, err := send(ctx, c.prefix+subject, request)
 	if err != nil && (isAway(err) || errors.Is(context.Cause(ctx), ErrNotConnected)) {
 		return ErrNotConnected
 	}
@@ -382,6 +395,39 @@ func (c *Conn) api(ctx context.Context, subject string, request []byte, out any)
 		return answer.Error
 	}
 	return json.Unmarshal(msg.Data, out)
+}
+
+// insist asks again, at longer and longer intervals, while there is no answer, and takes the first that comes. While a stream or a durable has no
+// leader its servers are silent (nats-server jetstream_api.go, jsConsumerInfoRequest), and a question from then is not answered later.
+func (c *Conn) insist(ctx context.Context, subject string, request []byte) (*nats.Msg, error) {
+	type answer struct {
+		msg *nats.Msg
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	answers := make(chan answer)
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	defer cancel()
+	for wait := askAgain; ; wait *= 2 {
+		asked.Go(func() {
+			msg, err := c.nc.RequestWithContext(ctx, subject, request)
+			select {
+			case answers <- answer{msg, err}:
+			case <-ctx.Done():
+			}
+		})
+		again := time.NewTimer(wait)
+		select {
+		case a := <-answers:
+			again.Stop()
+			return a.msg, a.err
+		case <-ctx.Done():
+			again.Stop()
+			return nil, ctx.Err()
+		case <-again.C:
+		}
+	}
 }
 
 // redact takes user and password of the configured URLs out of an error's text.

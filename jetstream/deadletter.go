@@ -46,6 +46,7 @@ type DeadLetters struct {
 	detail string    // why the stream cannot take an entry; empty when it can, as far as its state tells
 	refuse string    // why the last entry was not stored; empty when it was
 	since  time.Time // when refuse was seen
+	misfit bool      // what is published would not get to the DLQ stream, or it was not looked up yet
 	maxMsg int       // the DLQ stream's limit, 0 if none
 	level  level
 	causes map[string]int // entries stored by this process, by reason
@@ -76,7 +77,7 @@ func (l *level) depth() uint64 {
 
 // NewDeadLetters prepares to store the dead letters of a stream's durable.
 func NewDeadLetters(conn *Conn, cfg DeadLetterConfig, stream, durable string, log *slog.Logger) *DeadLetters {
-	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet", causes: map[string]int{}}
+	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet", misfit: true, causes: map[string]int{}}
 	d.name = DeadLetterStream(cfg, stream, durable)
 	d.pattern = DeadLetterPattern(cfg, stream)
 	return d
@@ -124,14 +125,28 @@ func (d *DeadLetters) Ensure(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.detail = detailOf(err)
+	d.misfit = errors.As(err, new(misfit))
 	return err
 }
 
+// misfit says that the DLQ stream does not listen where dead letters are published: nothing is published then, since another stream may take it. If
+// that is the source stream, a dead letter would be delivered again as a message, become a dead letter again, and so on.
+type misfit struct{ error }
+
+func (m misfit) Unwrap() error { return m.error }
+
 func (d *DeadLetters) ensure(ctx context.Context) error {
+	if source, err := d.conn.streamInfo(ctx, d.source); err == nil {
+		if s := capturing(source.Config.Subjects, d.pattern); s != "" {
+			return misfit{fmt.Errorf("the subject %s of the source stream captures the dead letters on %s: change dlq.subject", s, d.pattern)}
+		}
+	}
 	info, err := d.conn.streamInfo(ctx, d.name)
 	switch {
 	case errors.Is(err, ErrStreamNotFound) && d.cfg.Create:
 		info, err = d.create(ctx)
+	case errors.Is(err, ErrStreamNotFound):
+		err = misfit{err}
 	case err == nil && !listens(info.Config.Subjects, d.pattern) && d.cfg.Create:
 		info, err = d.addSubjects(ctx, info.Config)
 	}
@@ -139,7 +154,7 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 		return err
 	}
 	if !listens(info.Config.Subjects, d.pattern) {
-		return fmt.Errorf("DLQ stream %s does not listen on %s", d.name, d.pattern)
+		return misfit{fmt.Errorf("DLQ stream %s does not listen on %s", d.name, d.pattern)}
 	}
 	if info.Config.Sealed {
 		return fmt.Errorf("DLQ stream %s is sealed", d.name)
@@ -198,7 +213,7 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 		return d.conn.streamInfo(ctx, d.name) // another sidecar made it just now
 	}
 	if err != nil {
-		return nil, fmt.Errorf("creating DLQ stream %s: %w", d.name, err)
+		return nil, misfit{fmt.Errorf("creating DLQ stream %s: %w", d.name, err)}
 	}
 	d.log.Info("created the dlq stream", slog.String("dlq_stream", d.name), slog.String("subjects", d.pattern))
 	return stream.CachedInfo(), nil
@@ -213,10 +228,20 @@ func (d *DeadLetters) addSubjects(ctx context.Context, cfg natsjs.StreamConfig) 
 	defer cancel()
 	stream, err := d.conn.js.UpdateStream(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("adding subject %s to DLQ stream %s: %w", d.pattern, d.name, err)
+		return nil, misfit{fmt.Errorf("adding subject %s to DLQ stream %s: %w", d.pattern, d.name, err)}
 	}
 	d.log.Info("added a subject to the dlq stream", slog.String("dlq_stream", d.name), slog.String("subject", d.pattern))
 	return stream.CachedInfo(), nil
+}
+
+// capturing is the first of a stream's subjects that would take some of what is published on the pattern; empty if none would.
+func capturing(subjects []string, pattern string) string {
+	for _, s := range subjects {
+		if overlap(s, pattern) {
+			return s
+		}
+	}
+	return ""
 }
 
 func listens(subjects []string, pattern string) bool {
@@ -259,6 +284,14 @@ func (d *DeadLetters) PutAt(ctx context.Context, dl DeadLetter) (seq uint64, dro
 }
 
 func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (seq uint64, dropped int, err error) {
+	d.mu.Lock()
+	amiss := d.misfit
+	d.mu.Unlock()
+	if amiss {
+		if err := d.Ensure(ctx); errors.As(err, new(misfit)) {
+			return 0, 0, err
+		}
+	}
 	d.mu.Lock()
 	limit := int(d.conn.nc.MaxPayload())
 	if d.maxMsg > 0 {

@@ -415,6 +415,11 @@ func TestVerdictsStayInTheirStream(t *testing.T) {
 			}
 			other, err := cons.Next(natsjs.FetchMaxWait(5 * time.Second))
 			if err == nil {
+				b.eventually("what was known of the old durable is not fresh any more", func() bool {
+					b.source.mu.Lock()
+					defer b.source.mu.Unlock()
+					return time.Since(later(b.source.evidence, b.source.counting)) >= freshEvidence
+				})
 				old.Ack()
 				b.eventually("the source serves the new durable", func() bool { return b.source.Leased() == 0 && b.source.Status().Bound })
 				b.must(nil, b.source.conn.nc.FlushTimeout(5*time.Second))
