@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -31,8 +32,13 @@ func playNATS(ctx context.Context, r *role) error {
 	return nil
 }
 
+// proxyProcessors are more than the connections of a forwarder have directions, as a rule.
+const proxyProcessors = 8
+
 // playProxy stands between a client and an address, and holds back each byte for a time, in each direction.
 func playProxy(ctx context.Context, r *role) error {
+	// A sleep (see there) keeps a processor of the runtime's until that looks, up to 10 ms later: the reading is to have some all the same.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + proxyProcessors)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
