@@ -34,6 +34,8 @@ type Selection struct {
 	Seq      text   `json:"seq"` // N, A-B, A- or -B
 	Limit    text   `json:"limit"`
 	After    string `json:"after"` // STREAM:SEQ
+
+	UpTo []string `json:"up_to"` // STREAM:SEQ, one for each DLQ stream; in JSON alone
 }
 
 // text is a JSON string, or a number as text.
@@ -108,7 +110,23 @@ func (s Selection) filter(now time.Time) (dlq.Filter, error) {
 	}
 	f.After, err = dlq.ParseCursor(s.After)
 	note("after", err)
+	f.UpTo, err = bounds(s.UpTo)
+	note("up_to", err)
 	return f, errors.Join(append(faults, f.Validate())...)
+}
+
+// bounds are how far each DLQ stream is selected; nil if they are left out.
+func bounds(texts []string) (upTo []dlq.Cursor, err error) {
+	if texts == nil {
+		return nil, nil
+	}
+	upTo = make([]dlq.Cursor, len(texts))
+	for i, text := range texts {
+		if upTo[i], err = dlq.ParseCursor(text); err != nil {
+			return nil, err
+		}
+	}
+	return upTo, nil
 }
 
 // moment is a time of a filter; none if it is left out.
