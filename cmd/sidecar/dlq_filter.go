@@ -104,11 +104,23 @@ func (d *dlqFlags) check() error {
 	return errors.Join(faults...)
 }
 
+var errNoDLQ = errors.New("no consumer of this configuration has a DLQ")
+
+// unknownStream is what is wrong with a --stream that is none of all.
+func (d *dlqFlags) unknownStream(all []string) error {
+	if len(all) == 0 {
+		return errNoDLQ
+	}
+	return fmt.Errorf("flag --stream: %q is no DLQ stream of this configuration, which has %s", d.filter.Stream, strings.Join(all, ", "))
+}
+
 // named finds the DLQ stream that the argument SEQ is a sequence of.
 func (d *dlqFlags) named(se *session) error {
 	all := se.Streams()
 	switch {
 	case d.seq == 0 || d.filter.Stream != "":
+	case len(all) == 0:
+		return errNoDLQ
 	case len(all) == 1:
 		d.filter.Stream = all[0]
 	default:
