@@ -197,16 +197,21 @@ func (p *Pipeline) Run(ctx context.Context) (unconfirmed int, err error) {
 	return p.stop(&working, cutOff), err
 }
 
+// stopGrace is how much longer than the shutdown timeout a stop may take, to hand back what is cut off then.
+const stopGrace = 2 * time.Second
+
 // stop brings the pipeline to rest within the shutdown timeout.
 func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc) (unconfirmed int) {
 	deadline, cancel := context.WithTimeout(context.Background(), p.ShutdownTimeout)
 	defer cancel()
+	grace, done := context.WithTimeout(context.Background(), p.ShutdownTimeout+stopGrace)
+	defer done()
 
-	quick, done := context.WithTimeout(deadline, time.Second)
+	quick, stopped := context.WithTimeout(deadline, time.Second)
 	p.Source.StopPulling(quick)
 	p.handBackWaiting()
 	p.Source.Unpin(quick)
-	done()
+	stopped()
 
 	idle := make(chan struct{})
 	go func() { working.Wait(); close(idle) }()
@@ -219,16 +224,10 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 	p.handBackWaiting()
 	p.graves.finish(deadline)
 
-	flush := deadline
-	if p.Source.Status().Bound {
-		// What was cut off just now is handed back too.
-		grace, done := context.WithTimeout(context.Background(), 2*time.Second)
-		defer done()
-		if deadline.Err() != nil {
-			flush = grace
-		}
+	if deadline.Err() != nil && p.Source.Status().Bound {
+		return p.Source.Flush(grace) // what was cut off just now is handed back too
 	}
-	return p.Source.Flush(flush)
+	return p.Source.Flush(deadline)
 }
 
 // handBackWaiting hands back what is leased and not begun: handing back is not failing.
