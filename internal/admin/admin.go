@@ -4,6 +4,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -91,7 +92,6 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var err error
 	select {
 	case err = <-failed:
-		err = fmt.Errorf("serve the admin listener: %w", err)
 	case <-ctx.Done():
 	}
 	s.StopLong()
@@ -101,10 +101,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		server.Close()
 	}
 	if err == nil {
-		<-failed
+		err = <-failed
 	}
 	s.join(grace)
-	return err
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the admin listener: %w", err)
+	}
+	return nil
 }
 
 // StopLong ends event streams, replays and removals, and refuses new ones: the sidecar is stopping. What else there is goes on.
