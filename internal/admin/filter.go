@@ -137,25 +137,12 @@ func moment(s string, now time.Time) (time.Time, error) {
 	return dlq.ParseMoment(s, now)
 }
 
-// span is one sequence, or a range with both ends, either of which may be left out.
+// span is the sequences of a filter; all if they are left out.
 func span(s string) (first, last uint64, err error) {
 	if s == "" {
 		return 0, 0, nil
 	}
-	a, b, isRange := strings.Cut(s, "-")
-	if !isRange {
-		b = a
-	}
-	if a != "" {
-		first, err = strconv.ParseUint(a, 10, 64)
-	}
-	if b != "" && err == nil {
-		last, err = strconv.ParseUint(b, 10, 64)
-	}
-	if err != nil || a == "" && b == "" || b != "" && last == 0 {
-		return 0, 0, fmt.Errorf("%q is no sequence N or range A-B", s)
-	}
-	return first, last, nil
+	return dlq.ParseSpan(s)
 }
 
 // body reads a JSON object into v. An empty body is one that was forgotten, unless it may be left out.

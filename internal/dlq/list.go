@@ -94,6 +94,7 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, r *read
 			return
 		}
 		last := f.upTo(stream)
+		read := len(r.upTo)
 		r.upTo = append(r.upTo, Cursor{stream, min(last, state.Last)})
 		if last == 0 {
 			return
@@ -126,6 +127,9 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, r *read
 				yield(nil, err)
 				return
 			}
+			if f.late(m) { // as a duration ago, Filter.Until can be later the next time
+				r.upTo[read].Seq = min(r.upTo[read].Seq, m.Seq-1)
+			}
 			e, ok := parse(stream, m)
 			if !ok {
 				r.foreign++
@@ -144,8 +148,11 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, r *read
 
 // past reports whether nothing that comes after a message can be selected.
 func (f *Filter) past(m *jetstream.Stored) bool {
-	return f.Last != 0 && m.Seq >= f.Last || !f.Until.IsZero() && !m.Time.Before(f.Until)
+	return f.Last != 0 && m.Seq >= f.Last || f.late(m)
 }
+
+// late reports whether a message was stored when the filter selects nothing any more.
+func (f *Filter) late(m *jetstream.Stored) bool { return !f.Until.IsZero() && !m.Time.Before(f.Until) }
 
 // pairs reads which parts of a stream belong together.
 func (s *Service) pairs(ctx context.Context, stream string, last uint64) (*pairs, error) {

@@ -42,11 +42,17 @@ func TestUpTo(t *testing.T) {
 	s := b.service(nil)
 	b.bury(1, 4, "")
 	b.bury(9, 9, firstPart) // 5
+	var third time.Time
+	for e, err := range s.List(t.Context(), Filter{First: 3, Last: 3}) {
+		b.must(err)
+		third = e.Time
+	}
 	for name, c := range map[string]struct {
 		f        Filter
 		upTo     []Cursor
 		selected []string
 	}{
+		"until then":   {Filter{Until: third}, []Cursor{{"O_DLQ", 2}}, []string{"O_DLQ:1", "O_DLQ:2"}},
 		"all":          {Filter{}, []Cursor{{"O_DLQ", 5}}, []string{"O_DLQ:1", "O_DLQ:2", "O_DLQ:3", "O_DLQ:4", "O_DLQ:5"}},
 		"the oldest":   {Filter{Limit: 2}, []Cursor{{"O_DLQ", 2}}, []string{"O_DLQ:1", "O_DLQ:2"}},
 		"a few":        {Filter{First: 2, Last: 3}, []Cursor{{"O_DLQ", 5}}, []string{"O_DLQ:2", "O_DLQ:3"}},

@@ -35,6 +35,19 @@ func TestDelete(t *testing.T) {
 	b.see(".entry", "not there any more")
 }
 
+// What is no dead letter is shown, and cannot be replayed or deleted.
+func TestNoDeadLetter(t *testing.T) {
+	w := newWorld(t)
+	seq := w.letters.Add(dlq.Letter{Body: []byte("something else")})
+	b := open(t, w.url, fmt.Sprintf("#/dlq/ORDERS_DLQ/%d", seq))
+	b.see(".entry", "no dead letter")
+	b.see(".entry", "something else")
+	if n := eval[int](b, "document.querySelectorAll('.entry-body > .buttons button').length"); n != 0 {
+		t.Errorf("there are %d buttons", n)
+	}
+	b.calm()
+}
+
 // What a replay comes to is said, whatever it is.
 func TestOutcomes(t *testing.T) {
 	w := newWorld(t)
