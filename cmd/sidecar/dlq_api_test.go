@@ -15,20 +15,20 @@ import (
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
 )
 
-// realAPI is the API as it is, on dead letters that are made up. afterDryRun, if set, is called before the answer to one is read.
-func realAPI(t *testing.T, letters *admintest.Letters, afterDryRun func()) string {
+// realAPI is the API as it is, on dead letters that are made up. meanwhile, if set, is called between the dry run and what follows it.
+func realAPI(t *testing.T, letters *admintest.Letters, meanwhile func()) string {
 	t.Helper()
 	api := admin.New(admin.Options{Config: config.Admin{Token: "secret"}, Letters: letters, Changes: letters}).Handler()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(text))
-		api.ServeHTTP(w, r)
 		var body struct {
-			DryRun bool `json:"dry_run"`
+			DryRun *bool `json:"dry_run"`
 		}
-		if _ = json.Unmarshal(text, &body); body.DryRun && afterDryRun != nil {
-			afterDryRun()
+		if _ = json.Unmarshal(text, &body); body.DryRun != nil && !*body.DryRun && meanwhile != nil {
+			meanwhile()
 		}
+		api.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
