@@ -204,14 +204,14 @@ const stopGrace = 2 * time.Second
 func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc) (unconfirmed int) {
 	deadline, cancel := context.WithTimeout(context.Background(), p.ShutdownTimeout)
 	defer cancel()
-	grace, done := context.WithTimeout(context.Background(), p.ShutdownTimeout+stopGrace)
-	defer done()
+	grace, release := context.WithTimeout(context.Background(), p.ShutdownTimeout+stopGrace)
+	defer release()
 
-	quick, stopped := context.WithTimeout(deadline, time.Second)
+	quick, done := context.WithTimeout(deadline, time.Second)
 	p.Source.StopPulling(quick)
 	p.handBackWaiting()
 	p.Source.Unpin(quick)
-	stopped()
+	done()
 
 	idle := make(chan struct{})
 	go func() { working.Wait(); close(idle) }()
@@ -224,10 +224,11 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 	p.handBackWaiting()
 	p.graves.finish(deadline)
 
+	flush := deadline
 	if deadline.Err() != nil && p.Source.Status().Bound {
-		return p.Source.Flush(grace) // what was cut off just now is handed back too
+		flush = grace // what was cut off just now is handed back too
 	}
-	return p.Source.Flush(deadline)
+	return p.Source.Flush(flush)
 }
 
 // handBackWaiting hands back what is leased and not begun: handing back is not failing.
