@@ -14,10 +14,11 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/jetsidecar/jetsidecar/internal/admin/openapitest"
 	"github.com/jetsidecar/jetsidecar/internal/config"
 )
 
-// ask asks the API of a sidecar and unpacks its answer; it returns the status.
+// ask asks the API of a sidecar, holds its answer against the description of it, and unpacks it; it returns the status.
 func (a adminClient) ask(t *testing.T, method, path, body string, into any) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -27,12 +28,42 @@ func (a adminClient) ask(t *testing.T, method, path, body string, into any) int 
 	if err != nil {
 		t.Fatal(err)
 	}
+	described(t, method, path, resp.StatusCode, text)
 	if into != nil {
 		if err := json.Unmarshal(text, into); err != nil {
 			t.Fatalf("%s %s: %v in %s", method, path, err, text)
 		}
 	}
 	return resp.StatusCode
+}
+
+// many is ask for an answer of lines: it returns the last one.
+func (a adminClient) many(t *testing.T, path, body string) (last []byte) {
+	t.Helper()
+	resp := a.open(t.Context(), t, "POST", path, body)
+	for in := bufio.NewScanner(resp.Body); in.Scan(); {
+		last = append(last[:0], in.Bytes()...)
+		described(t, "POST", path, resp.StatusCode, last)
+	}
+	return last
+}
+
+// described holds an answer, or a line of one, against docs/openapi.yaml.
+func described(t *testing.T, method, path string, status int, text []byte) {
+	t.Helper()
+	path, _, _ = strings.Cut(path, "?")
+	schema := map[string]string{
+		"GET /api/consumers": "Overview", "GET /api/dlq": "Page", "GET /api/dlq/stats": "Stats", "POST /api/dlq/replay": "Line", "POST /api/dlq/rm": "Line",
+	}[method+" "+path]
+	switch {
+	case status != http.StatusOK:
+		schema = "Fault"
+	case schema == "" && method == "GET":
+		schema = "Letter"
+	case schema == "":
+		schema = "Outcome"
+	}
+	openapitest.Open(t, "../docs/openapi.yaml").Valid(schema, text)
 }
 
 // open asks, and leaves the answer to be read.
@@ -121,8 +152,9 @@ func TestAdminAPI(t *testing.T) {
 	var outcome struct {
 		Result string
 		Status int
+		NewSeq uint64 `json:"new_seq"`
 	}
-	if code := s.admin.ask(t, "POST", entry+"/replay", "", &outcome); code != 200 || outcome.Result != "failed" || outcome.Status != 422 {
+	if code := s.admin.ask(t, "POST", entry+"/replay", "", &outcome); code != 200 || outcome.Result != "failed" || outcome.Status != 422 || outcome.NewSeq != 2 {
 		t.Errorf("%d %+v", code, outcome)
 	}
 	fixed.Store(true)
@@ -177,10 +209,7 @@ func TestAdminAPIReplaysMany(t *testing.T) {
 		t.Errorf("%+v", line.Progress)
 	}
 	cancel()
-	var last []byte
-	for in := bufio.NewScanner(s.admin.open(t.Context(), t, "POST", "/api/dlq/replay", `{"rate": 0, "concurrency": 4}`).Body); in.Scan(); {
-		last = append(last[:0], in.Bytes()...)
-	}
+	last := s.admin.many(t, "/api/dlq/replay", `{"rate": 0, "concurrency": 4}`)
 	if err := json.Unmarshal(last, &line); err != nil || line.Report == nil || line.Report.Done == 0 || line.Report.Done == n || len(w.dead()) != 0 {
 		t.Errorf("%v: the last line is %s, %d are left", err, last, len(w.dead()))
 	}
@@ -292,5 +321,38 @@ func TestToolsOverTheAPI(t *testing.T) {
 	}
 	if got := w.dlqWith(nil, "list", "--admin", string(s.admin)); got.code != 1 || !strings.Contains(got.err, "needs Authorization") {
 		t.Errorf("without the token: %+v", got)
+	}
+}
+
+// Every answer over entries that are done with, that fail again and that stay is as it is described, and a second request takes no
+// more than a first one saw.
+func TestAnswersOfTheAPI(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 422, body: "no"}))
+	s := w.running()
+	for range 3 {
+		w.publish("orders.a", "x")
+	}
+	w.balance()
+	for _, c := range []struct{ path, body, want string }{
+		{"replay", `{"dry_run": true}`, `"selected":3,"done":3,"failed":0,"kept":0,"gone":0,"interrupted":false,"failures":[],"up_to":["ORDERS_DLQ:3"]}}`},
+		{"replay", `{"up_to": ["ORDERS_DLQ:2"], "rate": 0}`, `"selected":2,"done":0,"failed":2,`}, // 4 and 5 in their place
+		{"replay", `{"max_replays": 1, "rate": 0}`, `"selected":3,"done":0,"failed":1,"kept":2,`},
+		{"rm", `{"dry_run": true, "limit": 1}`, `"up_to":["ORDERS_DLQ:4"]}}`},
+		{"rm", `{"up_to": ["ORDERS_DLQ:4"]}`, `"selected":1,"done":1,`},
+		{"rm", `{"up_to": []}`, `"selected":0,`},
+	} {
+		if last := s.admin.many(t, "/api/dlq/"+c.path, c.body); !strings.Contains(string(last), c.want) {
+			t.Errorf("%s %s: %s", c.path, c.body, last)
+		}
+	}
+	var outcome struct{ Result string }
+	for _, c := range []struct{ method, path, body, want string }{{"POST", "/5/replay", `{"max_replays": 1}`, "kept"}, {"DELETE", "/5", "", "removed"}} {
+		if code := s.admin.ask(t, c.method, "/api/dlq/"+dlq+c.path, c.body, &outcome); code != 200 || outcome.Result != c.want {
+			t.Errorf("%s %s: %d %+v", c.method, c.path, code, outcome)
+		}
+	}
+	if code := s.admin.ask(t, "DELETE", "/api/dlq/"+dlq+"/5", "", nil); code != 404 {
+		t.Errorf("a second time: %d", code)
 	}
 }

@@ -3,8 +3,11 @@ package test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -478,6 +481,46 @@ func TestReplayInterrupted(t *testing.T) {
 	}
 	w.dlqOK("replay", "--rate", "0", "--yes")
 	w.eachOnce(20)
+}
+
+// A stop before anything was done says so, and not what became of a request that nobody waits for any more.
+func TestInterruptedBeforeItBegins(t *testing.T) {
+	w := newWorld(t)
+	asked := make(chan struct{}, 1)
+	never := func(r *http.Request) { asked <- struct{}{}; <-r.Context().Done() }
+	api := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Error(err)
+		}
+		if r.Method == http.MethodGet && r.URL.Query().Get("limit") == "1" {
+			fmt.Fprint(out, `{"streams":["D"],"entries":[]}`)
+			return
+		}
+		never(r)
+	}))
+	defer api.Close()
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { never(r) }))
+	defer silent.Close()
+	for _, c := range []struct{ args, says string }{
+		{"rm --yes --admin " + api.URL, "it was interrupted before anything was done"},
+		{"replay --yes --admin " + api.URL, "it was interrupted before anything was done"},
+		{"rm 7 --admin " + api.URL, "sidecar dlq rm: interrupted before it was through"},
+		{"list --admin " + api.URL, "sidecar dlq list: interrupted before it was through"},
+		{"stats --admin " + api.URL, "sidecar dlq stats: interrupted before it was through"},
+		{"show 7 --admin " + api.URL, "sidecar dlq show: interrupted before it was through"},
+		{"list --admin " + silent.URL, "sidecar dlq list: interrupted before it was through"},
+	} {
+		cmd := w.dlqCommand(nil, strings.Fields(c.args)...)
+		log := &logLines{}
+		cmd.Stdout, cmd.Stderr = log, log
+		w.must(cmd.Start())
+		<-asked
+		w.must(cmd.Process.Signal(syscall.SIGINT))
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(log.String(), c.says) || strings.Contains(log.String(), "canceled") {
+			t.Errorf("%s: exit %d\n%s", c.args, code, log)
+		}
+	}
 }
 
 // A second signal stops at once.

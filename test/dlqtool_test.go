@@ -15,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/internal/config"
 )
 
 // said is what a command wrote, and its exit code.
@@ -295,6 +297,63 @@ func TestDLQThatDoesNotExist(t *testing.T) {
 	w.bury(1)
 	if s := w.dlq("list", "--seq", "9"); s.code != 0 || strings.Contains(s.err, "does not exist") {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A DLQ stream that is named and is not there is no selection: with a sequence, or by --stream.
+func TestDLQThatIsNamedAndDoesNotExist(t *testing.T) {
+	w := newWorld(t)
+	s := w.sidecar(consumer(func(c *config.Consumer) { c.DLQ.Create = false }), func(c *config.Config) { c.Admin.Token = "secret" })
+	s.waitCheck("nats", true)
+	for _, where := range []string{"", " --token secret --admin " + string(s.admin)} {
+		for _, args := range []string{"rm 1", "replay 1", "rm --stream ORDERS_DLQ --yes", "replay --stream ORDERS_DLQ --yes", "rm --stream ORDERS_DLQ --dry-run"} {
+			if s := w.dlq(strings.Fields(args + where)...); s.code != 1 || s.out != "" || !strings.Contains(s.err, "stream ORDERS_DLQ does not exist") {
+				t.Errorf("%s%s: %+v", args, where, s)
+			}
+		}
+		for _, args := range []string{"rm --yes", "list --stream ORDERS_DLQ", "stats --stream ORDERS_DLQ"} {
+			if s := w.dlq(strings.Fields(args + where)...); s.code != 0 || !strings.Contains(s.err, "stream ORDERS_DLQ does not exist") {
+				t.Errorf("%s%s: %+v", args, where, s)
+			}
+		}
+	}
+}
+
+// A sequence names an entry by either part of it. What it does not name is not done, and said.
+func TestDLQSequences(t *testing.T) {
+	w := newWorld(t)
+	s := w.running(func(c *config.Config) { c.Admin.Token = "secret" })
+	for i, where := range []string{"", " --token secret --admin " + string(s.admin)} {
+		base := w.buryOne(letter(100*i+1)) - 1
+		w.buryOne(&nats.Msg{Subject: "dlq.ORDERS.worker.x"}) // no dead letter
+		for n := range 4 {
+			part := fmt.Sprintf("%d/2", n%2+1)
+			w.buryOne(letter(100*i+3+n/2, func(h nats.Header) { h["Dlq-Part"], h["Nats-Msg-Id"] = []string{part}, nil }))
+		}
+		at := func(n uint64) string { return strconv.FormatUint(base+n, 10) }
+		for _, c := range []struct {
+			args string
+			code int
+			says string
+		}{
+			{"rm 999", 1, "stream ORDERS_DLQ has no message 999"},
+			{"replay 999 --to stream", 1, "stream ORDERS_DLQ has no message 999"},
+			{"rm " + at(2), 1, "message " + at(2) + " of ORDERS_DLQ is no dead letter: it is left"},
+			{"rm " + at(1) + " --reason max_age", 1, "entry " + at(1) + " does not match the filters"},
+			{"rm --reason max_age", 0, "no entry is selected"},
+			{"rm " + at(4) + " --dry-run", 0, at(3) + "  "}, // named by its first part
+			{"rm " + at(4), 0, "1 of 1 entry removed"},
+			{"replay " + at(6), 0, "1 of 1 entry replayed"},
+			{"rm " + at(6), 1, "stream ORDERS_DLQ has no message " + at(6)},
+			{"rm " + at(1), 0, "1 of 1 entry removed"},
+		} {
+			if s := w.dlq(strings.Fields(c.args + where)...); s.code != c.code || !strings.Contains(s.out+s.err, c.says) {
+				t.Errorf("%s%s: %+v", c.args, where, s)
+			}
+		}
+		if es := w.dead(); es[len(es)-1].seq != base+2 {
+			t.Errorf("%d is the last that is left, not what is no dead letter", es[len(es)-1].seq)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -63,10 +64,13 @@ func (d *dlqFlags) open(c command, s streams, toApp int) (se *session, code int)
 		code, err = d.openHere(se, s, toApp)
 	}
 	if err == nil && code == exitOK && d.filter.Stream != "" && !slices.Contains(se.Streams(), d.filter.Stream) {
-		code, err = exitUsage, fmt.Errorf("flag --stream: %q is no DLQ stream of this configuration, which has %s", d.filter.Stream, strings.Join(se.Streams(), ", "))
+		code, err = exitUsage, d.unknownStream(se.Streams())
 	}
 	if code == exitOK {
 		return se, exitOK
+	}
+	if se.ctx.Err() != nil {
+		code, err = exitFailed, errInterrupted
 	}
 	se.end()
 	if err != nil {
@@ -209,6 +213,9 @@ func interruptible(s streams, changes bool) (context.Context, func()) {
 
 // missing says which DLQ streams do not exist where nothing is selected: it may be the wrong account or domain that was asked.
 func (se *session) missing(s streams, f dlq.Filter) {
+	if len(se.Streams()) == 0 {
+		fmt.Fprintln(s.err, errNoDLQ)
+	}
 	names, err := se.Missing(se.ctx, f)
 	if err != nil {
 		return // what matters was read
@@ -218,8 +225,13 @@ func (se *session) missing(s streams, f dlq.Filter) {
 	}
 }
 
+var errInterrupted = errors.New("interrupted before it was through")
+
 // failed writes an error and returns the exit code for it.
 func (se *session) failed(s streams, err error) int {
+	if se.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errInterrupted
+	}
 	fmt.Fprintf(s.err, "%s: %s\n", se.name, terminal.CleanLines(err.Error()))
 	return exitFailed
 }

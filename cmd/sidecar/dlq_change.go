@@ -2,24 +2,13 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
-	"strings"
-
-	"golang.org/x/term"
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
 	"github.com/jetsidecar/jetsidecar/internal/terminal"
-)
-
-const (
-	defaultRate       = 50
-	defaultMaxReplays = 100
-	maxConcurrency    = 1000
 )
 
 // changeFlags are the flags of the commands that change something.
@@ -49,7 +38,7 @@ func dlqRemove(c command, args []string, s streams) int {
 // dlqReplay is sidecar dlq replay.
 func dlqReplay(c command, args []string, s streams) int {
 	d := changeFlagsOf(c)
-	o := dlq.ReplayOptions{To: dlq.ToApp, Rate: defaultRate, Concurrency: 1, MaxReplays: defaultMaxReplays}
+	o := dlq.ReplayOptions{To: dlq.ToApp, Rate: dlq.DefaultRate, Concurrency: 1, MaxReplays: dlq.DefaultMaxReplays}
 	d.Func("to", "", func(v string) error {
 		if o.To = dlq.Destination(v); o.To != dlq.ToApp && o.To != dlq.ToStream {
 			return errors.New("there are app and stream")
@@ -57,14 +46,14 @@ func dlqReplay(c command, args []string, s streams) int {
 		return nil
 	})
 	d.Func("rate", "", func(v string) (err error) {
-		if o.Rate, err = strconv.ParseFloat(v, 64); err != nil || !(o.Rate >= 0 && o.Rate <= 1e6) {
+		if o.Rate, err = strconv.ParseFloat(v, 64); err != nil || !(o.Rate >= 0 && o.Rate <= dlq.MaxRate) {
 			return errors.New("it is not a number of entries a second; 0 is no limit")
 		}
 		return nil
 	})
 	d.Func("concurrency", "", func(v string) (err error) {
-		if o.Concurrency, err = strconv.Atoi(v); err != nil || o.Concurrency < 1 || o.Concurrency > maxConcurrency {
-			return fmt.Errorf("it is not 1 to %d", maxConcurrency)
+		if o.Concurrency, err = strconv.Atoi(v); err != nil || o.Concurrency < 1 || o.Concurrency > dlq.MaxConcurrency {
+			return fmt.Errorf("it is not 1 to %d", dlq.MaxConcurrency)
 		}
 		return nil
 	})
@@ -101,6 +90,9 @@ func (d *changeFlags) change(c command, s streams, toApp int, verb, where, done 
 		fmt.Fprintf(s.err, "%s: %v\nUsage: %s %s\n", se.name, err, se.name, c.args)
 		return exitUsage
 	}
+	if err := d.there(se); err != nil {
+		return se.failed(s, err)
+	}
 	if d.dryRun {
 		fmt.Fprintf(s.err, "these would be %s%s:\n", done, where)
 		return se.list(d.filter, d.json, s)
@@ -127,6 +119,36 @@ func (d *changeFlags) change(c command, s streams, toApp int, verb, where, done 
 	return d.told(se, s, report, done, err)
 }
 
+// there finds the entry that SEQ names, by either part of two, or reports that it, or the stream of --stream, is not there.
+func (d *changeFlags) there(se *session) error {
+	if d.seq == 0 {
+		return d.streamThere(se)
+	}
+	l, err := se.Get(se.ctx, d.filter.Stream, d.seq)
+	if err != nil {
+		return err
+	}
+	d.filter.First, d.filter.Last = l.Seq, l.Seq
+	switch {
+	case l.Stream == "":
+		return fmt.Errorf("message %d of %s is no dead letter: it is left", d.seq, d.filter.Stream)
+	case !d.filter.Matches(&l.Entry):
+		return fmt.Errorf("entry %d does not match the filters", d.seq)
+	}
+	return nil
+}
+
+func (d *changeFlags) streamThere(se *session) error {
+	if d.filter.Stream == "" {
+		return nil
+	}
+	missing, err := se.Missing(se.ctx, d.filter)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("stream %s does not exist", d.filter.Stream)
+	}
+	return err
+}
+
 // told writes what came of a change, and returns the exit code.
 func (d *changeFlags) told(se *session, s streams, report *dlq.Report, done string, err error) int {
 	var werr error
@@ -139,7 +161,11 @@ func (d *changeFlags) told(se *session, s streams, report *dlq.Report, done stri
 		writeReport(out, terminal.StyleOf(s.out, s.getenv), report, done)
 		werr = out.Flush()
 	}
-	if err == nil && report.Selected == 0 {
+	switch {
+	case err != nil || report.Selected > 0 || report.Interrupted:
+	case d.seq != 0:
+		err = fmt.Errorf("entry %d is not there any more", d.seq)
+	default:
 		se.missing(s, d.filter)
 	}
 	if err = errors.Join(err, werr); err != nil {
@@ -149,43 +175,6 @@ func (d *changeFlags) told(se *session, s streams, report *dlq.Report, done stri
 		return exitFailed
 	}
 	return exitOK
-}
-
-var errDeclined = errors.New("nothing was done")
-
-// unaskedError means that nobody could be asked.
-type unaskedError struct{ question string }
-
-func (e *unaskedError) Error() string {
-	return fmt.Sprintf("%s There is no terminal to ask on: say so with --yes, or look first with --dry-run", e.question)
-}
-
-// confirm asks on the terminal.
-func confirm(ctx context.Context, s streams, question string) error {
-	in, ok := s.in.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) || !terminal.StyleOf(s.err, s.getenv).Terminal {
-		return &unaskedError{question}
-	}
-	fmt.Fprintf(s.err, "%s [y/N] ", question)
-	answer := make(chan string, 1)
-	go func() { answer <- readLine(in) }() // ends with the process if it is not answered
-	select {
-	case <-ctx.Done():
-		return errDeclined
-	case line := <-answer:
-		if line = strings.ToLower(strings.TrimSpace(line)); line != "y" && line != "yes" {
-			return errDeclined
-		}
-		return nil
-	}
-}
-
-func readLine(r io.Reader) string {
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		return ""
-	}
-	return line
 }
 
 // writeReport says what came of it, and what is still there and why.

@@ -55,7 +55,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPost:
-			fmt.Fprint(w, `{"report":{"selected":1,"done":1,"failures":[]}}`)
+			fmt.Fprint(w, `{"report":{"selected":1,"done":1,"failures":[],"up_to":["D:7"]}}`)
 		case strings.HasSuffix(r.URL.Path, "/stats"):
 			_ = json.NewEncoder(w).Encode(dlq.Stats{})
 		case strings.HasSuffix(r.URL.Path, "/7"):

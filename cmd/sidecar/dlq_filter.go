@@ -44,7 +44,7 @@ func dlqFlagsOf(c command, filters bool) *dlqFlags {
 	d.Func("status", "", d.status)
 	d.Func("since", "", func(v string) (err error) { d.filter.Since, err = dlq.ParseMoment(v, time.Now()); return err })
 	d.Func("until", "", func(v string) (err error) { d.filter.Until, err = dlq.ParseMoment(v, time.Now()); return err })
-	d.Func("seq", "", d.between)
+	d.Func("seq", "", func(v string) (err error) { d.filter.First, d.filter.Last, err = dlq.ParseSpan(v); return err })
 	d.Func("limit", "", d.limit)
 	return d
 }
@@ -104,11 +104,23 @@ func (d *dlqFlags) check() error {
 	return errors.Join(faults...)
 }
 
+var errNoDLQ = errors.New("no consumer of this configuration has a DLQ")
+
+// unknownStream is what is wrong with a --stream that is none of all.
+func (d *dlqFlags) unknownStream(all []string) error {
+	if len(all) == 0 {
+		return errNoDLQ
+	}
+	return fmt.Errorf("flag --stream: %q is no DLQ stream of this configuration, which has %s", d.filter.Stream, strings.Join(all, ", "))
+}
+
 // named finds the DLQ stream that the argument SEQ is a sequence of.
 func (d *dlqFlags) named(se *session) error {
 	all := se.Streams()
 	switch {
 	case d.seq == 0 || d.filter.Stream != "":
+	case len(all) == 0:
+		return errNoDLQ
 	case len(all) == 1:
 		d.filter.Stream = all[0]
 	default:
@@ -135,26 +147,6 @@ func (d *dlqFlags) status(v string) error {
 	}
 	d.filter.Status = &n
 	return nil
-}
-
-// between reads N, A-B, A- or -B.
-func (d *dlqFlags) between(v string) (err error) {
-	from, to, ranged := strings.Cut(v, "-")
-	if !ranged {
-		to = from
-	}
-	number := func(text string) (n uint64) {
-		if text == "" && ranged && v != "-" {
-			return 0
-		}
-		n, e := strconv.ParseUint(text, 10, 63)
-		if e != nil || n == 0 {
-			err = errors.New("it is neither a sequence nor a range A-B of them")
-		}
-		return n
-	}
-	d.filter.First, d.filter.Last = number(from), number(to)
-	return err
 }
 
 func (d *dlqFlags) limit(v string) error {

@@ -45,7 +45,8 @@ parts, that of either.
   --json     one JSON object
 `
 	dlqReplayHelp = `Makes one pass over the entries that are there when it begins, in order of
-arrival, and then says what still fails and why. With SEQ: that entry.
+arrival, and then says what still fails and why. With SEQ: that entry, and
+exits 1 if there is none.
 
 To the app (the default) each entry is sent once, as the message was, and is
 removed after an answer that means ack or drop. If it fails again, an entry
@@ -59,14 +60,15 @@ Exits 0 only if every selected entry was replayed.
 ` + configNote + adminNote + filterNote + `
   --to app|stream    where to; app is the default
   --rate N           entries a second at most, 50; 0 is no limit
-  --concurrency N    entries in work at a time, 1
+  --concurrency N    entries in work at a time, 1; 64 at most
   --max-replays N    leave entries that were replayed so often, 100; 0 is no limit
   --dry-run          list what would be replayed
   --yes              do not ask
   --json             the report as JSON
 `
 	dlqRemoveHelp = `Removes the entries that are there when it begins. They cannot be brought back.
-With SEQ: that entry. Messages in the DLQ stream that are no dead letters stay.
+With SEQ: that entry, and exits 1 if there is none. Messages in the DLQ stream
+that are no dead letters stay.
 Exits 0 only if every selected entry was removed.
 ` + configNote + adminNote + filterNote + `
   --dry-run  list what would be removed

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	remotePage    = 1000             // entries that are asked for at a time
-	remoteAnswer  = time.Minute      // for an answer to begin
-	remoteSilence = 30 * time.Second // how long a change may say nothing: it says every 5 s that it lives
+	remotePage   = 1000        // entries that are asked for at a time
+	remoteAnswer = time.Minute // for an answer to begin
 )
 
 // remote are the dead letters as a running sidecar has them, by the API of its admin listener.
@@ -62,8 +61,23 @@ func (r *remote) close() { r.client.CloseIdleConnections() }
 // Streams are the DLQ streams of the sidecar's configuration.
 func (r *remote) Streams() []string { return r.streams }
 
-// Missing says nothing: that a DLQ stream is not there, the sidecar itself shows.
-func (r *remote) Missing(context.Context, dlq.Filter) ([]string, error) { return nil, nil }
+// Missing are the DLQ streams that the filter looks at and that do not exist: those that the sidecar does not say to have counted.
+func (r *remote) Missing(ctx context.Context, f dlq.Filter) (names []string, err error) {
+	q := parameters(dlq.Filter{Stream: f.Stream, First: 1, Last: 1}) // to count as little as can be
+	var counted struct {
+		UpTo []dlq.Cursor `json:"up_to"`
+	}
+	if err := r.get(ctx, q, &counted, "api", "dlq", "stats"); err != nil {
+		return nil, err
+	}
+	for _, name := range r.streams {
+		is := func(c dlq.Cursor) bool { return c.Stream == name }
+		if (f.Stream == "" || f.Stream == name) && !slices.ContainsFunc(counted.UpTo, is) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
 
 type remotePageAnswer struct {
 	Streams []string     `json:"streams"`
@@ -112,93 +126,6 @@ func (r *remote) Stats(ctx context.Context, f dlq.Filter) (*dlq.Stats, error) {
 	var st dlq.Stats
 	err := r.get(ctx, parameters(f), &st, "api", "dlq", "stats")
 	return &st, err
-}
-
-// Remove removes entries.
-func (r *remote) Remove(ctx context.Context, f dlq.Filter, o dlq.RemoveOptions) (*dlq.Report, error) {
-	return r.change(ctx, "rm", selectionBody(f), o.Confirm, o.OnProgress)
-}
-
-// Replay replays entries.
-func (r *remote) Replay(ctx context.Context, f dlq.Filter, o dlq.ReplayOptions) (*dlq.Report, error) {
-	body := selectionBody(f)
-	body["to"], body["rate"], body["concurrency"], body["max_replays"] = o.To, o.Rate, o.Concurrency, o.MaxReplays
-	return r.change(ctx, "replay", body, o.Confirm, o.OnProgress)
-}
-
-// change asks how much is selected, has that confirmed, and then has it done.
-func (r *remote) change(ctx context.Context, what string, body map[string]any, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
-	body["dry_run"] = true
-	dry, err := r.post(ctx, what, body, nil)
-	if err != nil {
-		return &dlq.Report{Failures: []dlq.Failure{}}, err
-	}
-	if confirm != nil {
-		if err := confirm(dry.Selected); err != nil {
-			return &dlq.Report{Failures: []dlq.Failure{}}, err
-		}
-	}
-	body["dry_run"] = false
-	return r.post(ctx, what, body, told)
-}
-
-// remoteLine is one line of the answer to a change.
-type remoteLine struct {
-	Progress *dlq.Progress `json:"progress"`
-	Report   *dlq.Report   `json:"report"`
-	Error    string        `json:"error"`
-}
-
-// post has something changed. When ctx ends the sidecar stops after what is in work, and the report is what it said last.
-func (r *remote) post(ctx context.Context, what string, body map[string]any, told func(dlq.Progress)) (*dlq.Report, error) {
-	report := &dlq.Report{Failures: []dlq.Failure{}}
-	text, err := json.Marshal(body)
-	if err != nil {
-		return report, err
-	}
-	asked, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	resp, err := r.send(asked, http.MethodPost, nil, bytes.NewReader(text), "api", "dlq", what)
-	if err != nil {
-		return interrupted(ctx, report, err)
-	}
-	defer resp.Body.Close()
-	silence := time.AfterFunc(remoteSilence, func() { cancel(errors.New("the sidecar fell silent")) })
-	defer silence.Stop()
-	for lines := json.NewDecoder(resp.Body); ; {
-		var l remoteLine
-		if err := lines.Decode(&l); err != nil {
-			if cause := context.Cause(asked); cause != nil {
-				err = cause
-			} else if errors.Is(err, io.EOF) {
-				err = errors.New("the sidecar ended its answer without a report")
-			}
-			return interrupted(ctx, report, err)
-		}
-		silence.Reset(remoteSilence)
-		switch {
-		case l.Report != nil && l.Error != "":
-			return l.Report, errors.New(l.Error)
-		case l.Report != nil:
-			return l.Report, nil
-		case l.Error != "":
-			return report, errors.New(l.Error)
-		case l.Progress != nil && l.Progress.Selected > 0:
-			report.Progress = *l.Progress
-			if told != nil {
-				told(*l.Progress)
-			}
-		}
-	}
-}
-
-// interrupted is the report of a change that was stopped here, and else the error.
-func interrupted(ctx context.Context, report *dlq.Report, err error) (*dlq.Report, error) {
-	if ctx.Err() == nil {
-		return report, err
-	}
-	report.Interrupted = true
-	return report, nil
 }
 
 func (r *remote) get(ctx context.Context, q url.Values, into any, path ...string) error {
@@ -282,12 +209,4 @@ func parameters(f dlq.Filter) url.Values {
 		set("limit", strconv.Itoa(f.Limit))
 	}
 	return q
-}
-
-func selectionBody(f dlq.Filter) map[string]any {
-	body := map[string]any{}
-	for name, values := range parameters(f) {
-		body[name] = values[0]
-	}
-	return body
 }

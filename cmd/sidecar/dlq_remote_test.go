@@ -46,7 +46,7 @@ func apiOf(t *testing.T, n int, asked *[]string) string {
 	})
 	handle("GET /api/dlq/stats", func(w http.ResponseWriter, r *http.Request) {
 		*asked = append(*asked, r.URL.RawQuery)
-		_ = json.NewEncoder(w).Encode(dlq.Stats{Entries: 0})
+		fmt.Fprint(w, `{"entries":1,"bytes":2,"oldest":"2026-01-02T03:04:05Z","newest":"2026-01-02T03:04:05Z","groups":[],"up_to":["D:2500"]}`)
 	})
 	change := func(w http.ResponseWriter, r *http.Request) {
 		var body map[string]any
@@ -54,7 +54,7 @@ func apiOf(t *testing.T, n int, asked *[]string) string {
 		text, _ := json.Marshal(body)
 		*asked = append(*asked, string(text))
 		fmt.Fprintln(w, `{"progress":{"selected":0}}`)
-		fmt.Fprintf(w, "{\"report\":{\"selected\":%d,\"done\":%d,\"failures\":[]}}\n", n, n)
+		fmt.Fprintf(w, "{\"report\":{\"selected\":%d,\"done\":%d,\"failures\":[],\"up_to\":[\"D:%d\"]}}\n", n, n, n)
 	}
 	handle("POST /api/dlq/rm", change)
 	handle("POST /api/dlq/replay", change)
@@ -87,15 +87,16 @@ func TestRemote(t *testing.T) {
 	}{
 		{"list", "list --json --token secret", nil, 0, `"seq":2500,`, "", "after=D%3A2000&limit=1000"},
 		{"list some", "list --limit 1200 --token-file " + file, nil, 0, `\x1b[31mno`, "", "after=D%3A1000&limit=200"},
-		{"filters", "stats --consumer w --subject a.> --reason rejected --status none --seq 3-9 --limit 4", []string{"SIDECAR_ADMIN_TOKEN=secret"}, 0, "0 entries", "",
+		{"filters", "stats --consumer w --subject a.> --reason rejected --status none --seq 3-9 --limit 4", []string{"SIDECAR_ADMIN_TOKEN=secret"}, 0, "1 entry", "",
 			"consumer=w&limit=4&reason=rejected&seq=3-9&status=0&subject=a.%3E"},
+		{"stats as JSON", "stats --json --token secret", nil, 0, `{"entries":1,"bytes":2,"oldest":"2026-01-02T03:04:05Z","newest":"2026-01-02T03:04:05Z","groups":[]}` + "\n", "", ""},
 		{"show", "show 7 --raw --token secret", nil, 0, "body of 7", "", ""},
 		{"no token", "list", nil, 1, "", "answered 401 Unauthorized: needs a token", ""},
 		{"unknown stream", "list --stream X --token secret", nil, 2, "", `"X" is no DLQ stream of this configuration, which has D`, ""},
 		{"unasked", "rm --seq 5- --token secret", nil, 2, "", "Remove 2500 entries?", `{"dry_run":true,"seq":"5-"}`},
-		{"rm", "rm --seq 5- --yes --token secret", nil, 0, "2500 of 2500 entries removed", "", `{"dry_run":false,"seq":"5-"}`},
+		{"rm", "rm --seq 5- --yes --token secret", nil, 0, "2500 of 2500 entries removed", "", `{"dry_run":false,"seq":"5-","up_to":["D:2500"]}`},
 		{"replay", "replay --to stream --rate 5 --concurrency 2 --max-replays 3 --yes --token secret", nil, 0, "2500 of 2500 entries replayed", "",
-			`{"concurrency":2,"dry_run":false,"max_replays":3,"rate":5,"to":"stream"}`},
+			`{"concurrency":2,"dry_run":false,"max_replays":3,"rate":5,"to":"stream","up_to":["D:2500"]}`},
 		{"not there", "show 8 --token secret", nil, 1, "", "answered 404", ""},
 	} {
 		asked = nil
@@ -127,7 +128,7 @@ func TestRemoteThatEndsEarly(t *testing.T) {
 		case r.Method == http.MethodGet:
 			fmt.Fprint(w, `{"streams":["D"],"entries":[]}`)
 		case body.DryRun:
-			fmt.Fprint(w, `{"report":{"selected":9,"done":9,"failures":[]}}`)
+			fmt.Fprint(w, `{"report":{"selected":9,"done":9,"failures":[],"up_to":["D:9"]}}`)
 		default:
 			fmt.Fprintln(w, `{"progress":{"selected":9,"done":4}}`)
 		}

@@ -82,7 +82,10 @@ func dispatch(args []string, s streams) int {
 		name = "version"
 	}
 	i := slices.IndexFunc(all, func(c command) bool { return c.name == name })
-	if i < 0 {
+	switch {
+	case i < 0 && slices.ContainsFunc(args, isHelp):
+		return help(nil, s)
+	case i < 0:
 		return unknownCommand("", name, all, s)
 	}
 	c, rest := all[i], args[1:]

@@ -46,6 +46,9 @@ func writePolicy(w io.Writer, c config.Consumer) error {
 	writeSchedule(w, c)
 	fmt.Fprintln(w)
 	writeStatus(w, table)
+	if !c.DLQ.Enabled {
+		fmt.Fprintln(w, "dlq discards the message, which is logged as an error (dlq.enabled: false)")
+	}
 	return nil
 }
 
@@ -75,16 +78,24 @@ func writeSchedule(w io.Writer, c config.Consumer) {
 		if n <= c.MaxDeliver {
 			fmt.Fprintf(w, "and so on to attempt %d\n", c.MaxDeliver)
 		}
-		fmt.Fprintf(w, "a retry on attempt %d goes to the dead letter queue\n", c.MaxDeliver)
+		fmt.Fprintf(w, "a retry on attempt %d %s\n", c.MaxDeliver, end(c))
 	}
 	if c.MaxAge > 0 {
-		fmt.Fprintf(w, "a retry of a message older than %s goes to the dead letter queue (max_age)\n", show(c.MaxAge))
+		fmt.Fprintf(w, "a retry of a message older than %s %s (max_age)\n", show(c.MaxAge), end(c))
 	}
 	if c.Retry.RetryAfterMax > 0 {
 		fmt.Fprintf(w, "the app's Retry-After can raise a delay up to %s (retry.retry_after_max)\n", show(c.Retry.RetryAfterMax))
 	} else {
 		fmt.Fprintln(w, "the app's Retry-After raises no delay (retry.retry_after_max: 0s)")
 	}
+}
+
+// end says what becomes of a message that is not tried again.
+func end(c config.Consumer) string {
+	if c.DLQ.Enabled {
+		return "goes to the dead letter queue"
+	}
+	return "is discarded, which is logged as an error"
 }
 
 // noLimit says what ends the retries of a consumer with max_deliver: 0.

@@ -77,19 +77,37 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve answers requests on ln until ctx ends; those then under way get 2 s to end, but for those of the API, which end at
+// Serve answers requests on ln until ctx ends; those then under way get 2 s to end in all, and those of the API are told at
 // once. It closes ln. It returns nil after ctx ended, and otherwise why it could not go on.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.loopback.Store(isLoopback(ln.Addr()))
 	watching, unwatch := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(watching) })
-	defer s.join()
 	defer watch.Wait()
 	defer unwatch()
-	err := s.serve(ctx, ln)
+	server := s.server()
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(ln) }()
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
 	s.StopLong()
-	return err
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err != nil || server.Shutdown(grace) != nil {
+		server.Close()
+	}
+	if err == nil {
+		err = <-failed
+	}
+	s.join(grace)
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the admin listener: %w", err)
+	}
+	return nil
 }
 
 // StopLong ends event streams, replays and removals, and refuses new ones: the sidecar is stopping. What else there is goes on.
@@ -99,21 +117,19 @@ func (s *Server) StopLong() {
 	s.changing.stop()
 }
 
-// join waits for the requests of the API, at most 2 s: a replay that waits for the app's answer is as safe as when it is killed.
-func (s *Server) join() {
-	limit := time.NewTimer(stopTimeout)
-	defer limit.Stop()
+// join waits for the requests of the API until ctx ends: a replay that waits for the app's answer is as safe as when it is killed.
+func (s *Server) join(ctx context.Context) {
 	for _, j := range []*jobs{&s.streams, &s.reads, &s.changing} {
 		select {
 		case <-j.idle():
-		case <-limit.C:
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (s *Server) serve(ctx context.Context, ln net.Listener) error {
-	server := &http.Server{
+func (s *Server) server() *http.Server {
+	return &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
@@ -122,24 +138,6 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of clients: scans, broken connections
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(ln) }()
-	select {
-	case err := <-failed:
-		server.Close()
-		return fmt.Errorf("serve the admin listener: %w", err)
-	case <-ctx.Done():
-	}
-	s.StopLong()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		server.Close()
-	}
-	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve the admin listener: %w", err)
-	}
-	return nil
 }
 
 // isLoopback reports whether what listens on a can be reached from this machine only.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jetsidecar/jetsidecar/internal/admin"
 	"github.com/jetsidecar/jetsidecar/internal/admin/admintest"
+	"github.com/jetsidecar/jetsidecar/internal/admin/openapitest"
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
 	"github.com/jetsidecar/jetsidecar/internal/pipeline"
@@ -26,7 +27,7 @@ import (
 // world is an admin listener with made up consumers and dead letters.
 type world struct {
 	t        *testing.T
-	doc      *document
+	doc      *openapitest.Document
 	letters  *admintest.Letters
 	consumer *admintest.Consumer
 	server   *admin.Server
@@ -39,7 +40,7 @@ func newWorld(t *testing.T) *world { return worldWith(t, config.Admin{}, "ORDERS
 
 func worldWith(t *testing.T, cfg config.Admin, streams ...string) *world {
 	t.Helper()
-	w := &world{t: t, doc: openAPI(t), letters: admintest.NewLetters(streams...), consumer: admintest.NewConsumer("ORDERS", "worker")}
+	w := &world{t: t, doc: openapitest.Open(t, openAPI), letters: admintest.NewLetters(streams...), consumer: admintest.NewConsumer("ORDERS", "worker")}
 	w.server = admin.New(admin.Options{
 		Config: cfg, Ready: func() admin.Readiness { return admin.Checks(true, true, "", []pipeline.Status{w.consumer.Status()}) },
 		Consumers: []admin.Consumer{w.consumer.Admin()}, Letters: w.letters, Changes: w.letters, Version: "v1", Log: slog.New(slog.DiscardHandler),
@@ -93,7 +94,7 @@ func (w *world) ask(method, path, body string, status int, schema string, into a
 	if csp := resp.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
 		w.t.Errorf("policy %q", csp)
 	}
-	w.doc.valid(schema, text)
+	w.doc.Valid(schema, text)
 	if into != nil {
 		if err := json.Unmarshal(text, into); err != nil {
 			w.t.Fatal(err)
@@ -266,7 +267,7 @@ func TestReplayAndRemoveOne(t *testing.T) {
 	} {
 		var o dlq.Outcome
 		w.ask(c.method, c.path, c.body, 200, "Outcome", &o)
-		if o.Result != c.want || o.Entry == nil {
+		if o.Result != c.want || o.Entry == nil || (o.NewSeq == 6) != (c.want == dlq.Failed) {
 			t.Errorf("%s: %+v", c.path, o)
 		}
 		w.refused(c.method, c.path, c.body, 404, "no such entry")
@@ -284,7 +285,7 @@ func (w *world) lines(body io.Reader) []admin.Line {
 	w.t.Helper()
 	var all []admin.Line
 	for in := bufio.NewScanner(body); in.Scan(); {
-		w.doc.valid("Line", in.Bytes())
+		w.doc.Valid("Line", in.Bytes())
 		var l admin.Line
 		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
 			w.t.Fatal(err)
@@ -310,6 +311,10 @@ func TestReplayAndRemoveMany(t *testing.T) {
 	}{
 		{"/api/dlq/replay", `{"dry_run": true}`, 200, 200, 0, 200},
 		{"/api/dlq/rm", `{"dry_run": true, "reason": "rejected"}`, 120, 120, 0, 200},
+		{"/api/dlq/rm", `{"up_to": []}`, 0, 0, 0, 200},
+		{"/api/dlq/rm", `{"up_to": ["OTHER:200"]}`, 0, 0, 0, 200},
+		{"/api/dlq/rm", `{"dry_run": true, "up_to": ["ORDERS_DLQ:7"]}`, 7, 7, 0, 200},
+		{"/api/dlq/rm", `{"dry_run": true, "up_to": null}`, 200, 200, 0, 200},
 		{"/api/dlq/rm", `{"status": 404}`, 20, 20, 0, 180},
 		{"/api/dlq/rm", `{"status": "0", "limit": 5}`, 5, 5, 0, 175},
 		{"/api/dlq/rm", `{"seq": 1, "stream": "ORDERS_DLQ", "consumer": "orders-worker"}`, 1, 1, 0, 174},
@@ -400,6 +405,9 @@ func TestFaults(t *testing.T) {
 		{"GET", "/api/dlq?seq=5-2", "", 400, "seq:"},
 		{"GET", "/api/dlq?seq=0", "", 400, "seq:"},
 		{"GET", "/api/dlq?seq=-", "", 400, "seq:"},
+		{"GET", "/api/dlq?seq=0-", "", 400, "seq:"},
+		{"GET", "/api/dlq?seq=-0", "", 400, "seq:"},
+		{"GET", "/api/dlq?seq=18446744073709551615", "", 400, "seq:"},
 		{"GET", "/api/dlq?status=ok", "", 400, "status:"},
 		{"GET", "/api/dlq?status=1000", "", 400, "status:"},
 		{"GET", "/api/dlq?since=yesterday&limit=0", "", 400, "limit:"},
@@ -408,6 +416,13 @@ func TestFaults(t *testing.T) {
 		{"GET", "/api/dlq?limit=1001", "", 400, "limit:"},
 		{"GET", "/api/dlq?after=x", "", 400, "after:"},
 		{"GET", "/api/dlq?order=random", "", 400, "order:"},
+		{"GET", "/api/dlq?up_to=ORDERS_DLQ:1", "", 400, `no parameter "up_to"`},
+		{"GET", "/api/dlq?reason=nonsense", "", 400, "reason:"},
+		{"GET", "/api/dlq/stats?reason=nonsense", "", 400, "reason:"},
+		{"POST", "/api/dlq/rm", `{"reason": "nonsense"}`, 400, "reason:"},
+		{"POST", "/api/dlq/rm", `{"up_to": "ORDERS_DLQ:1"}`, 400, "up_to: it must not be a string"},
+		{"POST", "/api/dlq/rm", `{"up_to": ["ORDERS_DLQ"]}`, 400, "up_to:"},
+		{"POST", "/api/dlq/rm", `{"up_to": [""]}`, 400, "up_to:"},
 		{"GET", "/api/dlq/stats?order=newest", "", 400, "order"},
 		{"GET", "/api/dlq/ORDERS_DLQ/0", "", 400, "number"},
 		{"GET", "/api/dlq/ORDERS_DLQ/-1", "", 400, "number"},
@@ -420,6 +435,8 @@ func TestFaults(t *testing.T) {
 		{"POST", "/api/dlq/replay", "[]", 400, "JSON object"},
 		{"POST", "/api/dlq/replay", "{} {}", 400, "more than one"},
 		{"POST", "/api/dlq/replay", `{"rate": -1}`, 400, "rate:"},
+		{"POST", "/api/dlq/replay", `{"rate": 1000001}`, 400, "rate: 0 to 1000000"},
+		{"POST", "/api/dlq/replay", `{"concurrency": 0}`, 400, "concurrency: 1 to 64"},
 		{"POST", "/api/dlq/replay", `{"concurrency": 65}`, 400, "concurrency:"},
 		{"POST", "/api/dlq/replay", `{"max_replays": -1}`, 400, "max_replays:"},
 		{"POST", "/api/dlq/replay", `{"status": true}`, 400, "JSON object"},
@@ -481,5 +498,50 @@ func await(t *testing.T, cond func() bool) {
 		if time.Now().After(end) {
 			t.Fatal("waited too long")
 		}
+	}
+}
+
+// Stats, and the report of a dry run, say what they saw: with that a second request does no more than somebody agreed to.
+func TestUpTo(t *testing.T) {
+	w := worldWith(t, config.Admin{}, "A_DLQ", "B_DLQ")
+	w.letters.Fill(5)
+	var stats struct {
+		UpTo json.RawMessage `json:"up_to"`
+	}
+	w.ask("GET", "/api/dlq/stats?limit=3", "", 200, "Stats", &stats)
+	if string(stats.UpTo) != `["A_DLQ:3"]` {
+		t.Errorf("of the oldest three: %s", stats.UpTo)
+	}
+	w.ask("GET", "/api/dlq/stats", "", 200, "Stats", &stats)
+	dry := w.lines(w.open(t.Context(), "POST", "/api/dlq/replay", `{"dry_run": true}`).Body)
+	upTo, err := json.Marshal(dry[len(dry)-1].Report.UpTo)
+	if err != nil || string(upTo) != `["A_DLQ:5","B_DLQ:5"]` || string(stats.UpTo) != string(upTo) {
+		t.Errorf("%v: the dry run says %s, the stats %s", err, upTo, stats.UpTo)
+	}
+	w.letters.Fill(4)
+	all := w.lines(w.open(t.Context(), "POST", "/api/dlq/rm", fmt.Sprintf(`{"up_to": %s}`, upTo)).Body)
+	if r := all[len(all)-1].Report; r.Selected != 5 || r.UpTo != nil || w.letters.Len() != 4 {
+		t.Errorf("%+v, %d are left", r, w.letters.Len())
+	}
+}
+
+// A replay leaves what was replayed 100 times, unless another number is given.
+func TestMaxReplays(t *testing.T) {
+	w := newWorld(t)
+	seq := w.letters.Add(dlq.Letter{Entry: dlq.Entry{Stream: "S", Consumer: "c", Reason: "rejected", Replays: 100}})
+	one := fmt.Sprintf("/api/dlq/ORDERS_DLQ/%d/replay", seq)
+	for _, body := range []string{"", "{}", `{"max_replays": 100}`} {
+		var o dlq.Outcome
+		if w.ask("POST", one, body, 200, "Outcome", &o); o.Result != dlq.Kept {
+			t.Errorf("%s: %+v", body, o)
+		}
+	}
+	all := w.lines(w.open(t.Context(), "POST", "/api/dlq/replay", "{}").Body)
+	if r := all[len(all)-1].Report; r.Kept != 1 {
+		t.Errorf("%+v", r)
+	}
+	var o dlq.Outcome
+	if w.ask("POST", one, `{"max_replays": 0}`, 200, "Outcome", &o); o.Result != dlq.Acked {
+		t.Errorf("%+v", o)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -12,11 +13,9 @@ import (
 )
 
 const (
-	mostChanges     = 8                      // replays and removals at a time
-	progressEvery   = 200 * time.Millisecond // between two lines on how far it is
-	aliveEvery      = 5 * time.Second        // between two lines when nothing happens
-	defaultRate     = 50                     // entries a second
-	mostConcurrency = 64
+	mostChanges   = 8                      // replays and removals at a time
+	progressEvery = 200 * time.Millisecond // between two lines on how far it is
+	aliveEvery    = 5 * time.Second        // between two lines when nothing happens
 )
 
 // ReplayRequest is the body of POST /api/dlq/replay: a selection, and how.
@@ -29,9 +28,9 @@ type ReplayRequest struct {
 // How is the body of POST /api/dlq/{stream}/{seq}/replay.
 type How struct {
 	To          dlq.Destination `json:"to"`
-	Rate        *float64        `json:"rate"` // entries a second, 50 if it is left out; 0: no limit
-	Concurrency int             `json:"concurrency"`
-	MaxReplays  int             `json:"max_replays"`
+	Rate        *float64        `json:"rate"`        // entries a second, 50 if it is left out; 0: no limit
+	Concurrency *int            `json:"concurrency"` // 1 if it is left out
+	MaxReplays  *int            `json:"max_replays"` // 100 if it is left out; 0: no limit
 }
 
 // RemoveRequest is the body of POST /api/dlq/rm.
@@ -49,21 +48,28 @@ type Line struct {
 }
 
 func (h How) options() (dlq.ReplayOptions, error) {
-	o := dlq.ReplayOptions{To: h.To, Rate: defaultRate, Concurrency: h.Concurrency, MaxReplays: h.MaxReplays}
-	if h.Rate != nil {
-		o.Rate = *h.Rate
+	o := dlq.ReplayOptions{
+		To: h.To, Rate: given(h.Rate, dlq.DefaultRate), Concurrency: given(h.Concurrency, 1), MaxReplays: given(h.MaxReplays, dlq.DefaultMaxReplays),
 	}
 	switch {
 	case h.To != "" && h.To != dlq.ToApp && h.To != dlq.ToStream:
 		return o, errors.New("to: app or stream")
-	case o.Rate < 0:
-		return o, errors.New("rate: must not be negative")
-	case o.Concurrency < 0 || o.Concurrency > mostConcurrency:
-		return o, errors.New("concurrency: 1 to 64")
+	case o.Rate < 0 || o.Rate > dlq.MaxRate:
+		return o, fmt.Errorf("rate: 0 to %.0f", dlq.MaxRate)
+	case o.Concurrency < 1 || o.Concurrency > dlq.MaxConcurrency:
+		return o, fmt.Errorf("concurrency: 1 to %d", dlq.MaxConcurrency)
 	case o.MaxReplays < 0:
 		return o, errors.New("max_replays: must not be negative")
 	}
 	return o, nil
+}
+
+// given is what was given, or else what goes without saying.
+func given[T any](v *T, otherwise T) T {
+	if v == nil {
+		return otherwise
+	}
+	return *v
 }
 
 // deleteEntry removes one entry.

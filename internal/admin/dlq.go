@@ -39,6 +39,12 @@ type Page struct {
 	Next    string       `json:"next,omitempty"` // for after; absent at the end
 }
 
+// Stats is the answer to GET /api/dlq/stats.
+type Stats struct {
+	*dlq.Stats
+	UpTo []dlq.Cursor `json:"up_to"` // for a replay or a removal of no more than was counted
+}
+
 // reading bounds a request that reads the DLQ.
 func (s *Server) reading(next func(http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +184,7 @@ func (s *Server) getStats(w http.ResponseWriter, r *http.Request) {
 	if stats.Groups == nil {
 		stats.Groups = []dlq.Group{}
 	}
-	s.answer(w, http.StatusOK, stats)
+	s.answer(w, http.StatusOK, Stats{stats, stats.UpTo})
 }
 
 func (s *Server) getEntry(w http.ResponseWriter, r *http.Request) {

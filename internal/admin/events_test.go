@@ -69,16 +69,16 @@ func TestEvents(t *testing.T) {
 	in := events{bufio.NewReader(resp.Body)}
 	for _, n := range []string{"consumers", "consumers"} { // at once, and the next second
 		data := in.await(t, n)
-		w.doc.valid("Overview", []byte(data))
+		w.doc.Valid("Overview", []byte(data))
 		if strings.Contains(data, `"history"`) || strings.Contains(data, `"retry":{`) {
 			t.Error("an event holds what does not change")
 		}
 	}
 	steps := in.await(t, "history")
-	w.doc.valid("Step", []byte(strings.TrimSuffix(strings.TrimPrefix(steps, "["), "]")))
+	w.doc.Valid("Step", []byte(strings.TrimSuffix(strings.TrimPrefix(steps, "["), "]")))
 	w.consumer.Change(func(s *pipeline.Status, _ *telemetry.Counts, _ *[]telemetry.Failure) { s.DLQDepth = 7 })
 	data := in.await(t, "dlq")
-	w.doc.valid("DLQChange", []byte(data))
+	w.doc.Valid("DLQChange", []byte(data))
 	if data != `{"stream":"ORDERS_DLQ","depth":7}` {
 		t.Errorf("%s", data)
 	}

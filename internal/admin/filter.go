@@ -34,6 +34,8 @@ type Selection struct {
 	Seq      text   `json:"seq"` // N, A-B, A- or -B
 	Limit    text   `json:"limit"`
 	After    string `json:"after"` // STREAM:SEQ
+
+	UpTo []string `json:"up_to"` // STREAM:SEQ, one for each DLQ stream; in JSON alone
 }
 
 // text is a JSON string, or a number as text.
@@ -108,7 +110,23 @@ func (s Selection) filter(now time.Time) (dlq.Filter, error) {
 	}
 	f.After, err = dlq.ParseCursor(s.After)
 	note("after", err)
+	f.UpTo, err = bounds(s.UpTo)
+	note("up_to", err)
 	return f, errors.Join(append(faults, f.Validate())...)
+}
+
+// bounds are how far each DLQ stream is selected; nil if they are left out.
+func bounds(texts []string) (upTo []dlq.Cursor, err error) {
+	if texts == nil {
+		return nil, nil
+	}
+	upTo = make([]dlq.Cursor, len(texts))
+	for i, text := range texts {
+		if upTo[i], err = dlq.ParseCursor(text); err != nil {
+			return nil, err
+		}
+	}
+	return upTo, nil
 }
 
 // moment is a time of a filter; none if it is left out.
@@ -119,25 +137,12 @@ func moment(s string, now time.Time) (time.Time, error) {
 	return dlq.ParseMoment(s, now)
 }
 
-// span is one sequence, or a range with both ends, either of which may be left out.
+// span is the sequences of a filter; all if they are left out.
 func span(s string) (first, last uint64, err error) {
 	if s == "" {
 		return 0, 0, nil
 	}
-	a, b, isRange := strings.Cut(s, "-")
-	if !isRange {
-		b = a
-	}
-	if a != "" {
-		first, err = strconv.ParseUint(a, 10, 64)
-	}
-	if b != "" && err == nil {
-		last, err = strconv.ParseUint(b, 10, 64)
-	}
-	if err != nil || a == "" && b == "" || b != "" && last == 0 {
-		return 0, 0, fmt.Errorf("%q is no sequence N or range A-B", s)
-	}
-	return first, last, nil
+	return dlq.ParseSpan(s)
 }
 
 // body reads a JSON object into v. An empty body is one that was forgotten, unless it may be left out.

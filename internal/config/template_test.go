@@ -51,3 +51,22 @@ func FuzzTemplates(f *testing.F) {
 		}
 	})
 }
+
+// What is advised where DLQ streams overlap keeps them apart.
+func TestOverlapAdvice(t *testing.T) {
+	for name, c := range map[string]struct{ other, subject, otherSubject string }{
+		"{stream} added":       {"B", "dlq.{stream}.{subject}", "dlq.{stream}.{subject}"},
+		"a word of their own":  {"B", "dlq-orders.{stream}.{subject}", "dlq-billing.{stream}.{subject}"},
+		"two of one stream":    {"ORDERS", "dlq-orders.{stream}.{subject}", "dlq-billing.{stream}.{subject}"},
+		"one of them, another": {"ORDERS", "dlq.{stream}.{consumer}.{subject}", "dlq-billing.{stream}.{subject}"},
+	} {
+		_, err := Load(Options{Environ: []string{
+			"SIDECAR_DEFAULTS_DLQ_STREAM={stream}_{consumer}_DLQ",
+			"SIDECAR_CONSUMERS_0_STREAM=ORDERS", "SIDECAR_CONSUMERS_0_DURABLE=w", "SIDECAR_CONSUMERS_0_DLQ_SUBJECT=" + c.subject,
+			"SIDECAR_CONSUMERS_1_STREAM=" + c.other, "SIDECAR_CONSUMERS_1_DURABLE=v", "SIDECAR_CONSUMERS_1_DLQ_SUBJECT=" + c.otherSubject,
+		}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

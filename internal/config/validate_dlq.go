@@ -111,7 +111,7 @@ func (c *checker) dlqSubject(path string, one Consumer, dlq dlqNames) {
 		}
 		return
 	}
-	c.dlqCaptured(path, dlq, one.Stream)
+	c.dlqCaptured(path, dlq, one)
 }
 
 // captures reports a filter that would receive what goes to the DLQ pattern: where the pattern was given, else at the
@@ -132,15 +132,24 @@ func (c *checker) captures(filtersPath string, filters []string, path, pattern s
 }
 
 // dlqCaptured checks a DLQ subject pattern against the consumer's filters and the DLQ streams of the others.
-func (c *checker) dlqCaptured(path string, dlq dlqNames, stream string) {
+func (c *checker) dlqCaptured(path string, dlq dlqNames, one Consumer) {
 	for i, other := range c.l.Consumers {
-		if other.Stream == stream && c.captures(fmt.Sprintf("consumers[%d].filter_subjects", i), other.FilterSubjects, path, dlq.subjects) {
+		if other.Stream == one.Stream && c.captures(fmt.Sprintf("consumers[%d].filter_subjects", i), other.FilterSubjects, path, dlq.subjects) {
 			return
 		}
 		theirs := c.dlqs[i]
 		if other.DLQ.Enabled && theirs.stream != dlq.stream && overlap(dlq.subjects, theirs.subjects) {
-			c.fault(path, "overlaps the subjects of another DLQ stream, %s; add {stream} or {consumer} to keep them apart", quote(theirs.stream))
+			c.fault(path, "overlaps the subjects of another DLQ stream, %s; %s", quote(theirs.stream), apart(one, other))
 			return
 		}
 	}
+}
+
+// apart is what keeps the DLQ subjects of two consumers apart. {consumer} does not: a DLQ stream takes those of any.
+func apart(one, other Consumer) string {
+	advice := "give each a word of its own, as in dlq-billing.{stream}.{subject}"
+	if one.Stream != other.Stream && !strings.Contains(one.DLQ.Subject, "{stream}") {
+		return "add {stream}, or " + advice
+	}
+	return advice
 }

@@ -57,6 +57,8 @@ type Stats struct {
 	Groups  []Group    `json:"groups"` // the largest first
 	// Foreign is how many messages there are in the streams, of those that had to be looked at, that are no dead letters.
 	Foreign int `json:"-"`
+	// UpTo is how far each DLQ stream was read, those that do not exist left out: as Filter.UpTo it selects no more than was counted.
+	UpTo []Cursor `json:"-"`
 }
 
 // Group are the entries of one consumer, subject, reason and status.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +26,9 @@ type Filter struct {
 	Last     uint64    `json:"last,omitempty"`
 	After    Cursor    `json:"after,omitzero"`  // only what comes after it in a List
 	Limit    int       `json:"limit,omitempty"` // at most so many, the oldest; 0: no limit
+	// UpTo keeps a selection to what an earlier one could see: of each DLQ stream entries up to the sequence that is named, and of
+	// a stream that is not named none; nil: no bound. Stats and the report of a dry run say it.
+	UpTo []Cursor `json:"up_to,omitzero"`
 }
 
 // Cursor is a place in a List. Its text, also in JSON, is STREAM:SEQ.
@@ -70,6 +75,20 @@ func (c *Cursor) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// upTo is the last sequence of a DLQ stream that the filter can select; 0: it selects nothing there.
+func (f *Filter) upTo(stream string) uint64 {
+	if f.UpTo == nil {
+		return math.MaxUint64
+	}
+	last, found := uint64(0), false
+	for _, c := range f.UpTo {
+		if c.Stream == stream && (!found || c.Seq < last) {
+			last, found = c.Seq, true
+		}
+	}
+	return last
+}
+
 // Reasons are the words that Dlq-Reason may hold.
 func Reasons() []string {
 	return []string{
@@ -91,6 +110,9 @@ func (f *Filter) Validate() error {
 	if f.Subject != "" && !validPattern(f.Subject) {
 		fault("subject", "%q is not a subject; * stands for one token, > at the end for one or more", f.Subject)
 	}
+	if f.Reason != "" && !slices.Contains(Reasons(), f.Reason) {
+		fault("reason", "%q is none; there are %s", f.Reason, strings.Join(Reasons(), ", "))
+	}
 	if f.Status != nil && (*f.Status < 0 || *f.Status > 999) {
 		fault("status", "%d is not an HTTP status, nor 0 for no answer", *f.Status)
 	}
@@ -103,11 +125,14 @@ func (f *Filter) Validate() error {
 	if f.Limit < 0 {
 		fault("limit", "%d is negative", f.Limit)
 	}
+	if slices.ContainsFunc(f.UpTo, func(c Cursor) bool { return c.Stream == "" }) {
+		fault("up_to", "one of them is empty")
+	}
 	return errors.Join(faults...)
 }
 
-// matches reports whether an entry is selected, but for its stream, the cursor and the limit.
-func (f *Filter) matches(e *Entry) bool {
+// Matches reports whether an entry is selected, but for its stream, the cursor, the bounds of each stream and the limit.
+func (f *Filter) Matches(e *Entry) bool {
 	switch {
 	case f.Consumer != "" && e.Consumer != f.Consumer,
 		f.Subject != "" && !subjectMatches(f.Subject, e.Subject),

@@ -40,7 +40,7 @@ func TestFilterMatches(t *testing.T) {
 		"until then": {Filter{Until: at}, false}, "until later": {Filter{Until: at.Add(1)}, true},
 		"first": {Filter{First: 5}, true}, "first later": {Filter{First: 6}, false}, "last": {Filter{Last: 5}, true}, "last earlier": {Filter{Last: 4}, false},
 	} {
-		if got := c.f.matches(e); got != c.want {
+		if got := c.f.Matches(e); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -16,11 +16,13 @@ func (s *Service) Get(ctx context.Context, stream string, seq uint64) (*Letter, 
 		return nil, fmt.Errorf("%w: %s is no DLQ stream of this configuration, which has %s", ErrNotFound, stream, orNone(s.streams))
 	}
 	m, err := s.conn.Stored(ctx, stream, seq)
-	if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && m == nil {
-		return nil, fmt.Errorf("%w: stream %s has no message %d", ErrNotFound, stream, seq)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil, fmt.Errorf("%w: stream %s does not exist", ErrNotFound, stream)
+	case err != nil:
 		return nil, err
+	case m == nil:
+		return nil, fmt.Errorf("%w: stream %s has no message %d", ErrNotFound, stream, seq)
 	}
 	e, ok := parse(stream, m)
 	if !ok || e.Part == "" {

@@ -15,16 +15,32 @@ import (
 // bodies are not. It ends with an error, at the latest when ctx does. A DLQ stream that does not exist has no entries.
 // To page, set Filter.Limit, and Filter.After to the Cursor of the last entry that was brought.
 func (s *Service) List(ctx context.Context, f Filter) iter.Seq2[*Entry, error] {
+	return s.read(ctx, &f, &reading{})
+}
+
+// reading is what else there is to know of a List.
+type reading struct {
+	upTo    []Cursor // how far each DLQ stream that exists was read
+	foreign int      // messages on the way that are no dead letters
+}
+
+// read brings what List does.
+func (s *Service) read(ctx context.Context, f *Filter, r *reading) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		streams, err := s.selected(&f)
+		r.upTo = []Cursor{}
+		streams, err := s.selected(f)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		n := 0
 		for _, stream := range streams {
-			for e, err := range s.entries(ctx, &f, stream, nil) {
-				if n++; !yield(e, err) || err != nil || n == f.Limit {
+			for e, err := range s.entries(ctx, f, stream, r) {
+				if n++; !yield(e, err) || err != nil {
+					return
+				}
+				if n == f.Limit {
+					r.upTo[len(r.upTo)-1] = e.Cursor()
 					return
 				}
 			}
@@ -65,8 +81,9 @@ func orNone(names []string) string {
 // lookBack is how many messages before the first that is asked for are read: a second part at the beginning has its first there.
 const lookBack = 16
 
-// entries are the filter's entries of one DLQ stream. foreign, if set, is called for each message that is no dead letter.
-func (s *Service) entries(ctx context.Context, f *Filter, stream string, foreign func()) iter.Seq2[*Entry, error] {
+// entries are the filter's entries of one DLQ stream. It is read to its end where a bound comes before it: there can be the second part
+// of an entry.
+func (s *Service) entries(ctx context.Context, f *Filter, stream string, r *reading) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		state, err := s.conn.StreamState(ctx, stream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -74,6 +91,12 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, foreign
 		}
 		if err != nil {
 			yield(nil, err)
+			return
+		}
+		last := f.upTo(stream)
+		read := len(r.upTo)
+		r.upTo = append(r.upTo, Cursor{stream, min(last, state.Last)})
+		if last == 0 {
 			return
 		}
 		first := max(f.First, 1)
@@ -93,7 +116,7 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, foreign
 				return false
 			}
 			for _, e := range found {
-				if e.Seq >= first && f.matches(e) && !yield(e, nil) {
+				if e.Seq >= first && e.Seq <= last && f.Matches(e) && !yield(e, nil) {
 					return false
 				}
 			}
@@ -104,17 +127,18 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, foreign
 				yield(nil, err)
 				return
 			}
+			if f.late(m) { // as a duration ago, Filter.Until can be later the next time
+				r.upTo[read].Seq = min(r.upTo[read].Seq, m.Seq-1)
+			}
 			e, ok := parse(stream, m)
 			if !ok {
-				if foreign != nil {
-					foreign()
-				}
+				r.foreign++
 				continue
 			}
 			if !pass(join.add(e)) {
 				return
 			}
-			if len(join.held) == 0 && f.past(m) {
+			if len(join.held) == 0 && (m.Seq >= last || f.past(m)) {
 				return
 			}
 		}
@@ -124,8 +148,11 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, foreign
 
 // past reports whether nothing that comes after a message can be selected.
 func (f *Filter) past(m *jetstream.Stored) bool {
-	return f.Last != 0 && m.Seq >= f.Last || !f.Until.IsZero() && !m.Time.Before(f.Until)
+	return f.Last != 0 && m.Seq >= f.Last || f.late(m)
 }
+
+// late reports whether a message was stored when the filter selects nothing any more.
+func (f *Filter) late(m *jetstream.Stored) bool { return !f.Until.IsZero() && !m.Time.Before(f.Until) }
 
 // pairs reads which parts of a stream belong together.
 func (s *Service) pairs(ctx context.Context, stream string, last uint64) (*pairs, error) {

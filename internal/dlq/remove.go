@@ -20,14 +20,13 @@ const (
 // Remove removes the entries that the filter selects and that are there when it begins. Between two entries it stops when
 // ctx ends, and says so in the report. An error means that it could not go on; the report then says what was done.
 func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Report, error) {
-	refs, err := s.selection(ctx, f)
+	refs, upTo, err := s.selection(ctx, f)
 	if err != nil {
-		return s.newRun(0, nil).end(ctx.Err() != nil), err
+		return s.unselected(ctx, err)
 	}
 	r := s.newRun(len(refs), o.OnProgress)
 	if o.DryRun {
-		r.dry(refs)
-		return r.end(false), nil
+		return r.dry(refs, upTo), nil
 	}
 	if o.Confirm != nil {
 		if err := o.Confirm(len(refs)); err != nil {
@@ -42,10 +41,14 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 	return r.end(ctx.Err() != nil), nil
 }
 
-func (r *run) dry(refs []ref) {
+// dry tells what is selected, and nothing else.
+func (r *run) dry(refs []ref, upTo []Cursor) *Report {
 	for i := range refs {
 		r.note(Outcome{Entry: refs[i].entry(), Result: Selected})
 	}
+	rep := r.end(false)
+	rep.UpTo = upTo
+	return rep
 }
 
 // removeFrom removes entries of one DLQ stream. Those in replay are left. Without the bucket of claims nobody can be replaying.

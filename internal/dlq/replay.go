@@ -28,18 +28,16 @@ const claimedPause = 200 * time.Millisecond
 //	first of two    the same
 //	removed         done
 func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Report, error) {
-	none := s.newRun(0, nil)
 	if o.To == "" {
 		o.To = ToApp
 	}
-	refs, err := s.selection(ctx, f)
+	refs, upTo, err := s.selection(ctx, f)
 	if err != nil {
-		return none.end(ctx.Err() != nil), err
+		return s.unselected(ctx, err)
 	}
 	r := &replay{run: s.newRun(len(refs), o.OnProgress), o: o, dead: map[*Consumer]*jetstream.DeadLetters{}}
 	if o.DryRun {
-		r.dry(refs)
-		return r.end(false), nil
+		return r.dry(refs, upTo), nil
 	}
 	if o.Confirm != nil {
 		if err := o.Confirm(len(refs)); err != nil {

@@ -12,6 +12,14 @@ type RemoveOptions struct {
 // Destination is where a replay sends entries.
 type Destination string
 
+// Of replays, wherever they are asked for.
+const (
+	DefaultRate       = 50  // entries a second
+	MaxRate           = 1e6 // the same
+	DefaultMaxReplays = 100
+	MaxConcurrency    = 64 // entries in work at a time
+)
+
 // The destinations.
 const (
 	ToApp    Destination = "app"    // this entry to the app alone
@@ -73,6 +81,8 @@ type Report struct {
 	Gone        int       `json:"gone"`        // somebody else removed or replayed them meanwhile
 	Interrupted bool      `json:"interrupted"` // it was stopped before it was through
 	Failures    []Failure `json:"failures"`    // what is still in the DLQ and why, the most frequent first
+	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.
+	UpTo []Cursor `json:"up_to,omitzero"`
 }
 
 // Handled reports whether nothing of the selection is left to do.

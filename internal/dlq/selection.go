@@ -36,13 +36,13 @@ func (r *ref) entry() *Entry {
 	return &Entry{DLQStream: r.stream, Seq: r.parts[0], Consumer: r.consumer, Part: r.half, Time: r.time}
 }
 
-// selection is what the filter selects now, in the order of List.
-func (s *Service) selection(ctx context.Context, f Filter) ([]ref, error) {
-	var refs []ref
+// selection is what the filter selects now, in the order of List, and how far each DLQ stream was read for it.
+func (s *Service) selection(ctx context.Context, f Filter) (refs []ref, upTo []Cursor, err error) {
+	var read reading
 	names := map[string]string{} // one copy of each name
-	for e, err := range s.List(ctx, f) {
+	for e, err := range s.read(ctx, &f, &read) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		r := refOf(e)
 		if _, ok := names[r.consumer]; !ok {
@@ -51,7 +51,17 @@ func (s *Service) selection(ctx context.Context, f Filter) ([]ref, error) {
 		r.consumer = names[r.consumer]
 		refs = append(refs, r)
 	}
-	return refs, nil
+	return refs, read.upTo, nil
+}
+
+// unselected is the report of a run whose selection could not be read. A stop is no error.
+func (s *Service) unselected(ctx context.Context, err error) (*Report, error) {
+	r := s.newRun(0, nil).end(false)
+	if stopped(ctx) {
+		r.Interrupted = true
+		return r, nil
+	}
+	return r, err
 }
 
 // byStream cuts a selection into those of one DLQ stream each.

@@ -20,26 +20,16 @@ type groupKey struct {
 
 // Stats counts the entries that the filter selects.
 func (s *Service) Stats(ctx context.Context, f Filter) (*Stats, error) {
-	streams, err := s.selected(&f)
-	if err != nil {
-		return nil, err
-	}
 	st := &Stats{Groups: []Group{}}
 	groups := map[groupKey]*Group{}
-	for _, stream := range streams {
-		for e, err := range s.entries(ctx, &f, stream, func() { st.Foreign++ }) {
-			if err != nil {
-				return nil, err
-			}
-			st.count(e, groups)
-			if st.Entries == f.Limit {
-				break
-			}
+	var r reading
+	for e, err := range s.read(ctx, &f, &r) {
+		if err != nil {
+			return nil, err
 		}
-		if f.Limit > 0 && st.Entries == f.Limit {
-			break
-		}
+		st.count(e, groups)
 	}
+	st.Foreign, st.UpTo = r.foreign, r.upTo
 	for _, g := range groups {
 		st.Groups = append(st.Groups, *g)
 	}

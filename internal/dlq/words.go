@@ -34,3 +34,23 @@ func ParseStatus(v string) (int, error) {
 	}
 	return n, nil
 }
+
+// ParseSpan reads sequences of a filter: N, A-B, A- or -B. An end that is left out is 0.
+func ParseSpan(v string) (first, last uint64, err error) {
+	from, to, ranged := strings.Cut(v, "-")
+	if !ranged {
+		to = from
+	}
+	number := func(text string) (n uint64) {
+		if text == "" && ranged && v != "-" {
+			return 0
+		}
+		n, e := strconv.ParseUint(text, 10, 63)
+		if e != nil || n == 0 {
+			err = errors.New("it is neither a sequence nor a range A-B of them")
+		}
+		return n
+	}
+	first, last = number(from), number(to)
+	return first, last, err
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"log/slog"
-	"time"
 
 	"github.com/jetsidecar/jetsidecar/policy"
 )
@@ -12,8 +11,8 @@ import (
 const (
 	// crashMarks is how many tries that ended without a verdict are a crash loop.
 	crashMarks = 2
-	// unmarkFor bounds the removal of a mark, also at a stop.
-	unmarkFor = 3 * time.Second
+	// unmarkFor bounds the removal of a mark; a stop waits for it.
+	unmarkFor = stopGrace
 )
 
 // Marks keeps the evidence that processes died with a message, see jetstream.Marks.

@@ -197,10 +197,15 @@ func (p *Pipeline) Run(ctx context.Context) (unconfirmed int, err error) {
 	return p.stop(&working, cutOff), err
 }
 
+// stopGrace is how much longer than the shutdown timeout a stop may take, to hand back what is cut off then.
+const stopGrace = 2 * time.Second
+
 // stop brings the pipeline to rest within the shutdown timeout.
 func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc) (unconfirmed int) {
 	deadline, cancel := context.WithTimeout(context.Background(), p.ShutdownTimeout)
 	defer cancel()
+	grace, release := context.WithTimeout(context.Background(), p.ShutdownTimeout+stopGrace)
+	defer release()
 
 	quick, done := context.WithTimeout(deadline, time.Second)
 	p.Source.StopPulling(quick)
@@ -220,13 +225,8 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 	p.graves.finish(deadline)
 
 	flush := deadline
-	if p.Source.Status().Bound {
-		// What was cut off just now is handed back too.
-		grace, done := context.WithTimeout(context.Background(), 2*time.Second)
-		defer done()
-		if deadline.Err() != nil {
-			flush = grace
-		}
+	if deadline.Err() != nil && p.Source.Status().Bound {
+		flush = grace // what was cut off just now is handed back too
 	}
 	return p.Source.Flush(flush)
 }

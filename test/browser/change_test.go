@@ -8,6 +8,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
+	"github.com/jetsidecar/jetsidecar/internal/pipeline"
+	"github.com/jetsidecar/jetsidecar/internal/telemetry"
 )
 
 func TestDelete(t *testing.T) {
@@ -31,6 +33,19 @@ func TestDelete(t *testing.T) {
 	}
 	b.goTo("#/dlq/ORDERS_DLQ/77")
 	b.see(".entry", "not there any more")
+}
+
+// What is no dead letter is shown, and cannot be replayed or deleted.
+func TestNoDeadLetter(t *testing.T) {
+	w := newWorld(t)
+	seq := w.letters.Add(dlq.Letter{Body: []byte("something else")})
+	b := open(t, w.url, fmt.Sprintf("#/dlq/ORDERS_DLQ/%d", seq))
+	b.see(".entry", "no dead letter")
+	b.see(".entry", "something else")
+	if n := eval[int](b, "document.querySelectorAll('.entry-body > .buttons button').length"); n != 0 {
+		t.Errorf("there are %d buttons", n)
+	}
+	b.calm()
 }
 
 // What a replay comes to is said, whatever it is.
@@ -105,6 +120,32 @@ func TestReplayAllAndCancel(t *testing.T) {
 	b.see("dialog", "Done: 18 deleted.")
 	b.click("Close")
 	b.see("main", "No dead letters")
+}
+
+// What is done is what the dialog counted, whatever came since, and even if the page behind it has counted anew.
+func TestNoMoreThanWasCounted(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(3)
+	b := open(t, w.url, "#/dlq")
+	b.see(".bar", "3 entries")
+	for _, c := range []struct{ button, press, done, left string }{
+		{"Replay all 3 …", "Replay", "Done: 3 replayed.", "2 entries"},
+		{"Delete all 2 …", "Delete", "Done: 2 deleted.", "2 entries"},
+	} {
+		b.click(c.button)
+		b.see("dialog", strings.Fields(c.button)[2]+" entries that are there now")
+		w.letters.Fill(2)
+		w.consumers[0].Change(func(s *pipeline.Status, _ *telemetry.Counts, _ *[]telemetry.Failure) { s.DLQDepth++ })
+		b.wait("document.querySelector('.bar').innerText.includes(' " + fmt.Sprint(w.letters.Len()) + " …')")
+		b.click(c.press)
+		b.see("dialog", c.done)
+		b.click("Close")
+		b.see(".bar", c.left)
+		if n := w.letters.Len(); n != 2 {
+			t.Errorf("%s: %d entries are left", c.button, n)
+		}
+	}
+	b.calm()
 }
 
 // Everything can be done without a mouse, and the focus is never lost.

@@ -68,6 +68,16 @@ func TestConsumers(t *testing.T) {
 	}
 }
 
+// Where there is no DLQ nothing is said to go there.
+func TestConsumerWithoutDLQ(t *testing.T) {
+	w := newWorld(t)
+	w.consumers[0].Change(func(s *pipeline.Status, _ *telemetry.Counts, _ *[]telemetry.Failure) { s.DLQEnabled = false })
+	b := open(t, w.url, "")
+	b.see("article", "no DLQ")
+	b.see("article .schedule-box", "A retry on attempt 10 is discarded")
+	b.calm()
+}
+
 func TestFilterOpenReplayGone(t *testing.T) {
 	w := newWorld(t)
 	w.letters.Fill(250)

@@ -3,6 +3,7 @@ package admintest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
@@ -13,8 +14,9 @@ func (s *Letters) Stats(ctx context.Context, f dlq.Filter) (*dlq.Stats, error) {
 	if err := s.pass(ctx); err != nil {
 		return nil, err
 	}
-	stats := &dlq.Stats{Groups: []dlq.Group{}}
-	for _, l := range s.selected(f) {
+	found, upTo := s.selected(f)
+	stats := &dlq.Stats{Groups: []dlq.Group{}, UpTo: upTo}
+	for _, l := range found {
 		stats.Entries++
 		stats.Bytes += l.Size
 		if stats.Oldest == nil {
@@ -37,10 +39,7 @@ func (s *Letters) Stats(ctx context.Context, f dlq.Filter) (*dlq.Stats, error) {
 
 // Remove is dlq.Service's.
 func (s *Letters) Remove(ctx context.Context, f dlq.Filter, o dlq.RemoveOptions) (*dlq.Report, error) {
-	return s.each(ctx, f, o.OnProgress, func(l *dlq.Letter) dlq.Outcome {
-		if o.DryRun {
-			return dlq.Outcome{Result: dlq.Selected}
-		}
+	return s.each(ctx, f, o.DryRun, o.OnProgress, func(l *dlq.Letter) dlq.Outcome {
 		s.drop(l)
 		return dlq.Outcome{Result: dlq.Removed}
 	})
@@ -48,11 +47,11 @@ func (s *Letters) Remove(ctx context.Context, f dlq.Filter, o dlq.RemoveOptions)
 
 // Replay is dlq.Service's.
 func (s *Letters) Replay(ctx context.Context, f dlq.Filter, o dlq.ReplayOptions) (*dlq.Report, error) {
-	return s.each(ctx, f, o.OnProgress, func(l *dlq.Letter) dlq.Outcome {
+	return s.each(ctx, f, o.DryRun, o.OnProgress, func(l *dlq.Letter) dlq.Outcome {
 		out := dlq.Outcome{Result: dlq.Acked, Status: 200}
 		switch {
-		case o.DryRun:
-			return dlq.Outcome{Result: dlq.Selected}
+		case o.MaxReplays > 0 && l.Replays >= o.MaxReplays:
+			out = dlq.Outcome{Result: dlq.Kept, Why: fmt.Sprintf("it was replayed %d times already", o.MaxReplays)}
 		case o.To == dlq.ToStream:
 			out = dlq.Outcome{Result: dlq.Published}
 		case s.App != nil:
@@ -65,7 +64,7 @@ func (s *Letters) Replay(ctx context.Context, f dlq.Filter, o dlq.ReplayOptions)
 		if out.Result == dlq.Failed {
 			again := *l
 			again.Reason, again.Status, again.Error, again.Replays = out.Reason, out.Status, out.Why, l.Replays+1
-			s.Add(again)
+			out.NewSeq = s.Add(again)
 		}
 		return out
 	})
@@ -77,9 +76,13 @@ func (s *Letters) drop(l *dlq.Letter) {
 	s.letters = slices.DeleteFunc(s.letters, func(have *dlq.Letter) bool { return have == l })
 }
 
-func (s *Letters) each(ctx context.Context, f dlq.Filter, told func(dlq.Progress), do func(*dlq.Letter) dlq.Outcome) (*dlq.Report, error) {
-	chosen := s.selected(f)
+func (s *Letters) each(ctx context.Context, f dlq.Filter, dry bool, told func(dlq.Progress), do func(*dlq.Letter) dlq.Outcome) (*dlq.Report, error) {
+	chosen, upTo := s.selected(f)
 	r := &dlq.Report{Progress: dlq.Progress{Selected: len(chosen)}, Failures: []dlq.Failure{}}
+	if dry {
+		r.UpTo = upTo
+		do = func(*dlq.Letter) dlq.Outcome { return dlq.Outcome{Result: dlq.Selected} }
+	}
 	for _, l := range chosen {
 		err := s.pass(ctx)
 		r.Interrupted = err != nil

@@ -151,10 +151,10 @@ func (s *Letters) Len() int {
 // Streams are the DLQ streams.
 func (s *Letters) Streams() []string { return s.streams }
 
-func (s *Letters) selected(f dlq.Filter) []*dlq.Letter {
+// selected are the entries of a filter, and how far each DLQ stream was read for them.
+func (s *Letters) selected(f dlq.Filter) (found []*dlq.Letter, upTo []dlq.Cursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found []*dlq.Letter
 	for _, l := range s.letters {
 		if matches(f, l) {
 			found = append(found, l)
@@ -163,15 +163,22 @@ func (s *Letters) selected(f dlq.Filter) []*dlq.Letter {
 	slices.SortStableFunc(found, func(a, b *dlq.Letter) int {
 		return slices.Index(s.streams, a.DLQStream) - slices.Index(s.streams, b.DLQStream)
 	})
-	if f.Limit > 0 && len(found) > f.Limit {
-		found = found[:f.Limit]
+	upTo = []dlq.Cursor{}
+	for _, stream := range s.streams {
+		upTo = append(upTo, dlq.Cursor{Stream: stream, Seq: s.next - 1})
 	}
-	return found
+	if f.Limit > 0 && len(found) >= f.Limit {
+		found = found[:f.Limit]
+		last := found[f.Limit-1]
+		upTo = append(upTo[:slices.Index(s.streams, last.DLQStream)], last.Cursor())
+	}
+	return found, upTo
 }
 
 func matches(f dlq.Filter, l *dlq.Letter) bool {
 	after := f.After == (dlq.Cursor{}) || l.DLQStream > f.After.Stream || l.DLQStream == f.After.Stream && l.Seq > f.After.Seq
-	return after && (f.Stream == "" || f.Stream == l.DLQStream) && (f.Consumer == "" || f.Consumer == l.Consumer) &&
+	within := f.UpTo == nil || slices.ContainsFunc(f.UpTo, func(c dlq.Cursor) bool { return c.Stream == l.DLQStream && l.Seq <= c.Seq })
+	return after && within && (f.Stream == "" || f.Stream == l.DLQStream) && (f.Consumer == "" || f.Consumer == l.Consumer) &&
 		(f.Subject == "" || f.Subject == l.Subject) && (f.Reason == "" || f.Reason == l.Reason) && (f.Status == nil || *f.Status == l.Status) &&
 		!l.Time.Before(f.Since) && (f.Until.IsZero() || l.Time.Before(f.Until)) && l.Seq >= f.First && (f.Last == 0 || l.Seq <= f.Last)
 }
@@ -183,7 +190,8 @@ func (s *Letters) List(ctx context.Context, f dlq.Filter) iter.Seq2[*dlq.Entry, 
 			yield(nil, err)
 			return
 		}
-		for _, l := range s.selected(f) {
+		found, _ := s.selected(f)
+		for _, l := range found {
 			if !yield(&l.Entry, nil) {
 				return
 			}
@@ -196,7 +204,7 @@ func (s *Letters) Get(ctx context.Context, stream string, seq uint64) (*dlq.Lett
 	if err := s.pass(ctx); err != nil {
 		return nil, err
 	}
-	if found := s.selected(dlq.Filter{Stream: stream, First: seq, Last: seq}); len(found) > 0 {
+	if found, _ := s.selected(dlq.Filter{Stream: stream, First: seq, Last: seq}); len(found) > 0 {
 		return found[0], nil
 	}
 	return nil, dlq.ErrNotFound

@@ -5,20 +5,20 @@ import { Dialog, destination } from './dialog.js';
 import { h, say, set } from './dom.js';
 import { count, span, visible } from './format.js';
 
-// bulk asks, and does it (what: replay or rm) with what query selects, inWords. It resolves when the dialog is closed, to whether
-// something was done.
-export function bulk(what, query, inWords, entries) {
+// bulk asks, and does it (what: replay or rm) with what query selects, inWords, and stats counted: what came later is left. It resolves
+// when the dialog is closed, to whether something was done.
+export function bulk(what, query, inWords, stats) {
   return new Promise((resolve) => {
-    const run = new Run(what, query, entries, resolve);
+    const run = new Run(what, query, stats, resolve);
     run.confirm(inWords);
   });
 }
 
 class Run {
-  constructor(what, query, entries, resolve) {
+  constructor(what, query, stats, resolve) {
     this.what = what;
-    this.query = query;
-    this.entries = entries;
+    this.selection = { ...query, up_to: stats.up_to };
+    this.entries = stats.entries;
     this.begun = false;
     this.abort = new AbortController();
     this.dialog = new Dialog(what === 'rm' ? 'Delete dead letters' : 'Replay dead letters', () => {
@@ -28,7 +28,7 @@ class Run {
   }
 
   confirm(inWords) {
-    const n = this.entries === undefined ? 'All entries' : this.entries === 1 ? '1 entry' : `${count(this.entries)} entries`;
+    const n = this.entries === 1 ? '1 entry' : `${count(this.entries)} entries`;
     this.dialog.body.append(h('p', {}, h('b', {}, n), ` ${inWords}.`));
     if (this.what === 'rm') {
       this.dialog.body.append(h('p', { class: 'caution' }, 'Deleted entries cannot be brought back.'));
@@ -45,7 +45,7 @@ class Run {
 
   async start() {
     this.begun = true;
-    const body = { ...this.query };
+    const body = { ...this.selection };
     if (this.what === 'replay') Object.assign(body, { to: this.to.value(), rate: Math.max(0, Number(this.rate.value) || 0) });
     this.bar = h('progress', { 'aria-label': 'Progress' });
     this.words = h('p', {}, 'Selecting …');

@@ -77,7 +77,7 @@ class Card {
       h('dl', { class: 'facts' }, this.fact('Leased'), this.fact('Parked'), this.fact('Unsettled'), this.fact('Since the start')),
       h('div', { class: 'two' },
         h('section', {}, h('h3', {}, 'Last errors'), this.calm, this.errorsBox, this.all),
-        h('section', {}, h('h3', {}, 'Retry schedule'), schedule(c.retry))));
+        h('section', {}, h('h3', {}, 'Retry schedule'), schedule(c.retry, c.dlq.enabled))));
   }
 
   fact(name) {
@@ -91,7 +91,7 @@ class Card {
     const r = c.rates;
     set(this.flow.value, rate(r.ack + r.drop + r.duplicate));
     set(this.trouble.value, rate(r.retry + r.dlq));
-    set(this.trouble.note, r.dlq > 0 ? `${rate(r.dlq)} to the DLQ` : '');
+    set(this.trouble.note, r.dlq > 0 ? `${rate(r.dlq)} ${c.dlq.enabled ? 'to the DLQ' : 'discarded'}` : '');
     set(this.backlog.value, count(c.pending));
     set(this.backlog.note, c.parked > 0 ? `and ${count(c.parked)} parked` : 'waiting');
     set(this.busy.value, count(c.in_flight));

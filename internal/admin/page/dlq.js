@@ -5,7 +5,7 @@ import { bulk } from './bulk.js';
 import { badge, h, set, show } from './dom.js';
 import { EntryView } from './entry.js';
 import { Filters, inWords } from './filters.js';
-import { ago, bytes, clock, count, status, visible } from './format.js';
+import { ago, bytes, clock, count, reasons, status, visible } from './format.js';
 
 const pageSize = 100;
 const mostCauses = 6;
@@ -138,7 +138,7 @@ export class DLQView {
     this.removeAll.disabled = stats.entries === 0;
     this.placed();
     this.causes.replaceChildren(...causes(stats.groups).slice(0, mostCauses).map((c) => h('li', {},
-      h('button', { type: 'button', title: 'Filter by this cause', onclick: () => this.go({ ...this.query, reason: c.reason, status: String(c.status) }) },
+      h('button', { type: 'button', title: 'Filter by this cause', disabled: !Object.hasOwn(reasons, c.reason), onclick: () => this.go({ ...this.query, reason: c.reason, status: String(c.status) }) },
         h('b', {}, count(c.count)), ' ', visible(c.reason), ' ', h('small', {}, status(c.status))))));
     show(this.causes, stats.groups.length > 0);
   }
@@ -200,7 +200,7 @@ export class DLQView {
   }
 
   async bulk(what) {
-    if (await bulk(what, this.query, inWords(this.query), this.stats?.entries)) this.first();
+    if (await bulk(what, this.query, inWords(this.query), this.stats)) this.first();
   }
 }
 

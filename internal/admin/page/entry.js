@@ -56,11 +56,11 @@ export class EntryView {
   }
 
   display(l) {
-    const isLetter = l.reason !== '';
+    const isLetter = l.stream !== '' || l.reason !== '';
     this.result = h('div', { class: 'outcome', role: 'status' });
     this.actions = h('div', { class: 'buttons' },
       isLetter && h('button', { type: 'button', class: 'primary', onclick: () => this.replay(l) }, 'Replay …'),
-      h('button', { type: 'button', class: 'danger', onclick: () => this.remove(l) }, 'Delete …'));
+      isLetter && h('button', { type: 'button', class: 'danger', onclick: () => this.remove(l) }, 'Delete …'));
     this.node.replaceChildren(
       this.head(visible(l.subject || `#${l.seq}`)),
       h('div', { class: 'entry-body' },

@@ -8,8 +8,8 @@ const bar = 26;
 const gap = 8;
 
 // schedule draws the delays: solid up to the shortest, lighter up to the longest, on a scale of square roots, since they grow by
-// factors.
-export function schedule(retry) {
+// factors. letters is whether there is a DLQ.
+export function schedule(retry, letters) {
   const longest = Math.max(0.001, ...retry.attempts.map((a) => a.longest));
   const y = (seconds) => height - Math.sqrt(seconds / longest) * (height - 22);
   const width = Math.max(retry.attempts.length * (bar + gap) + gap, 60);
@@ -31,16 +31,16 @@ export function schedule(retry) {
   }, svg('path', { class: 'base', d: `M0 ${height}H${width}` }), bars);
   return h('div', { class: 'schedule-box' },
     retry.attempts.length > 0 && h('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Retry schedule, drawn' }, drawing),
-    h('p', { class: 'quiet' }, words(retry, least, most)),
+    h('p', { class: 'quiet' }, words(retry, letters, least, most)),
     table(retry));
 }
 
 const between = (a, b) => (a === b ? span(a) : `${span(a)} to ${span(b)}`);
 
-function words(retry, least, most) {
+function words(retry, letters, least, most) {
   const end = retry.max_deliver === 0
     ? 'Attempts have no limit'
-    : `A retry on attempt ${retry.max_deliver} goes to the dead letters, ${between(least, most)} after the first`;
+    : `A retry on attempt ${retry.max_deliver} ${letters ? 'goes to the dead letters' : 'is discarded'}, ${between(least, most)} after the first`;
   return [
     end,
     retry.more && retry.max_deliver === 0 && `later ones wait at most ${span(retry.max)}`,

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/jetsidecar/jetsidecar/internal/admin"
+	"github.com/jetsidecar/jetsidecar/internal/admin/admintest"
+	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
+)
+
+// realAPI is the API as it is, on dead letters that are made up. meanwhile, if set, is called between the dry run and what follows it.
+func realAPI(t *testing.T, letters *admintest.Letters, meanwhile func()) string {
+	t.Helper()
+	api := admin.New(admin.Options{Config: config.Admin{Token: "secret"}, Letters: letters, Changes: letters}).Handler()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		var body struct {
+			DryRun *bool `json:"dry_run"`
+		}
+		if _ = json.Unmarshal(text, &body); body.DryRun != nil && !*body.DryRun && meanwhile != nil {
+			meanwhile()
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// What comes after the question was asked is not part of the answer.
+func TestRemoteSelectionIsFixed(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		was  func(*admintest.Letters) // between the question and the work
+		done string
+		left int
+	}{
+		{"rm --yes", func(l *admintest.Letters) { l.Fill(3) }, "5 of 5 entries removed", 3},
+		{"replay --yes", func(l *admintest.Letters) { l.Fill(3) }, "5 of 5 entries replayed", 3},
+		{"replay --to stream --yes", func(l *admintest.Letters) { l.Fill(3) }, "5 of 5 entries replayed", 3},
+		{"rm --seq 2- --yes", func(l *admintest.Letters) { l.Fill(3) }, "4 of 4 entries removed", 4},
+		{"rm --yes", func(l *admintest.Letters) { l.Add(dlq.Letter{Entry: dlq.Entry{DLQStream: "B_DLQ", Stream: "B"}}) }, "5 of 5 entries removed", 1},
+		// The oldest three are those that were the oldest three.
+		{"rm --limit 3 --yes", func(l *admintest.Letters) {
+			_, _ = l.Remove(t.Context(), dlq.Filter{First: 1, Last: 2}, dlq.RemoveOptions{})
+		}, "1 of 1 entry removed", 2},
+		{"rm --consumer nobody --yes", func(l *admintest.Letters) { l.Add(dlq.Letter{Entry: dlq.Entry{Consumer: "nobody"}}) }, "no entry is selected", 6},
+	} {
+		letters := admintest.NewLetters("A_DLQ", "B_DLQ")
+		letters.Fill(5)
+		url := realAPI(t, letters, func() { c.was(letters) })
+		code, out, stderr := tool(nil, append([]string{"dlq"}, strings.Fields(c.args+" --token secret --admin "+url)...)...)
+		if code != exitOK || !strings.Contains(out, c.done) || letters.Len() != c.left {
+			t.Errorf("%s: exit %d, %d left, want %d\n%s%s", c.args, code, letters.Len(), c.left, out, stderr)
+		}
+	}
+}
+
+// SEQ names an entry, or the command fails and says why.
+func TestSequenceThatNamesNothing(t *testing.T) {
+	letters := admintest.NewLetters("D")
+	letters.Fill(2)
+	letters.Add(dlq.Letter{}) // no dead letter
+	url := realAPI(t, letters, nil)
+	for _, c := range []struct{ args, why string }{
+		{"99", "no such entry"},
+		{"3", "message 3 of D is no dead letter: it is left"},
+		{"2 --reason crash_loop", "entry 2 does not match the filters"},
+		{"2 --status none", "entry 2 does not match the filters"},
+		{"2 --stream D --until 2000-01-01T00:00:00Z", "entry 2 does not match the filters"},
+	} {
+		for _, command := range []string{"rm ", "replay ", "replay --to stream ", "rm --yes --json ", "rm --dry-run ", "replay --dry-run "} {
+			args := command + c.args
+			code, out, stderr := tool(nil, append([]string{"dlq"}, strings.Fields(args+" --token secret --admin "+url)...)...)
+			if code != exitFailed || out != "" || !strings.Contains(stderr, c.why) {
+				t.Errorf("%s: exit %d\n%s%s", args, code, out, stderr)
+			}
+		}
+	}
+	if code, out, stderr := tool(nil, "dlq", "rm", "2", "--reason", "rejected", "--token", "secret", "--admin", url); code != exitOK || letters.Len() != 2 {
+		t.Errorf("exit %d, %d left\n%s%s", code, letters.Len(), out, stderr)
+	}
+}
+
+// An entry that goes between the look and the work is not handled, and that is said.
+func TestEntryThatGoes(t *testing.T) {
+	letters := admintest.NewLetters("D")
+	letters.Fill(1)
+	url := realAPI(t, letters, func() { _, _ = letters.Remove(t.Context(), dlq.Filter{}, dlq.RemoveOptions{}) })
+	code, out, stderr := tool(nil, "dlq", "rm", "1", "--token", "secret", "--admin", url)
+	if code != exitFailed || !strings.Contains(stderr, "entry 1 is not there any more") {
+		t.Errorf("exit %d\n%s%s", code, out, stderr)
+	}
+}
+
+// Where there is no DLQ at all, that is said, and not that one of none must be chosen.
+func TestNoDLQ(t *testing.T) {
+	url := realAPI(t, admintest.NewLetters(), nil)
+	for _, args := range []string{"show 1", "rm 1", "replay 1 --dry-run", "list --stream X", "rm --stream X --yes"} {
+		code, out, stderr := tool(nil, append([]string{"dlq"}, strings.Fields(args+" --token secret --admin "+url)...)...)
+		if code != exitUsage || out != "" || !strings.Contains(stderr, "no consumer of this configuration has a DLQ") {
+			t.Errorf("%s: exit %d\n%s%s", args, code, out, stderr)
+		}
+	}
+}
+
+// What the API bounds and takes for granted is what the command line does.
+func TestBoundsOfReplays(t *testing.T) {
+	letters := admintest.NewLetters("D")
+	url := realAPI(t, letters, nil)
+	for _, args := range []string{"--concurrency 64 --rate 1000000 --max-replays 0", "--concurrency 1 --rate 0"} {
+		if code, _, stderr := tool(nil, append([]string{"dlq", "replay", "--token", "secret", "--admin", url}, strings.Fields(args)...)...); code != exitOK {
+			t.Errorf("%s: exit %d, %s", args, code, stderr)
+		}
+	}
+	for _, args := range []string{"--concurrency 65", "--concurrency 0", "--rate 1000001", "--rate -1", "--max-replays -1", "--reason nonsense"} {
+		if code, _, _ := tool(nil, append([]string{"dlq", "replay", "--token", "secret", "--admin", url}, strings.Fields(args)...)...); code != exitUsage {
+			t.Errorf("%s: exit %d", args, code)
+		}
+		name, value, _ := strings.Cut(strings.TrimPrefix(args, "--"), " ")
+		body := `{"` + strings.ReplaceAll(name, "-", "_") + `": ` + value + `}`
+		if name == "reason" {
+			body = `{"reason": "` + value + `"}`
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/dlq/replay", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer secret")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", body, resp.StatusCode)
+		}
+	}
+}
