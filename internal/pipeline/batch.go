@@ -16,6 +16,7 @@ type batch struct {
 	alone    []*jetstream.Message // past their limit: each is tried alone
 	attempts []attempt
 	live     []*attempt // to be sent
+	sent     []*attempt // in the request under way
 	done     []*attempt // decided by the request under way
 	parts    []part     // what is still to be sent, the next one last
 	requests []forward.Message
