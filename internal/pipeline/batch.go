@@ -64,6 +64,10 @@ func (p *Pipeline) handleBatch(ctx context.Context, w *worker, b *batch) {
 		p.sendPart(ctx, w, b, next)
 	}
 	for _, m := range b.alone {
+		if ctx.Err() != nil {
+			m.HandBack()
+			continue
+		}
 		p.handle(ctx, w, m)
 	}
 }

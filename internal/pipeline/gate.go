@@ -35,8 +35,11 @@ type entry struct {
 	fresh bool // it was not tried before: the app is probed with such a one rather than with one that failed, which may be the cause
 }
 
-// enter waits until a request may be sent. It returns an error when ctx ends; else leave must follow.
+// enter waits until a request may be sent. It returns an error when ctx ends, or has ended; else leave must follow.
 func (g *gate) enter(ctx context.Context, e entry) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if g.walkIn(e) {
 		return nil
 	}
