@@ -80,14 +80,16 @@ func TestAnswerAfterAFailedConnection(t *testing.T) {
 		synctest.Wait()
 		n.set(nil)
 		time.Sleep(time.Second)
-		second := start(t.Context(), c, tg, message("x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		refused := start(ctx, c, tg, message("x"))
 		synctest.Wait()
 		told.expect(t, "up", "down")
+		cancel()
+		<-refused
 		<-first
 		synctest.Wait()
 		told.expect(t, "up", "down") // it may be on its way out
-		<-second
-		synctest.Wait()
+		c.Forward(t.Context(), tg, message("x"))
 		if told.expect(t, "up", "down", "up"); !c.Up() || c.LastError() != nil {
 			t.Errorf("up %v, error %v", c.Up(), c.LastError())
 		}
