@@ -11,59 +11,47 @@ import (
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
-// results reads what the body of an answer says of the messages of a batch. A body that is not about results says nothing. One that is,
-// and of which it is not clear what it says, or of which message, leaves a doubt: then no message that it does not name is to be done by
-// the answer. Nothing that the app said has failed is ever taken for done.
+// results reads what the body of an answer says of the messages of a batch. A body that is not about results says nothing, nor does one
+// whose results are the app's own. One that has results for the batch, and of which it is not clear what it says, or of which message,
+// leaves a doubt: then no message that it does not name is to be done by the answer. Nothing that the app said has failed is ever taken for
+// done.
 func results(body []byte, ids func() map[string][]int, messages int) (items []policy.Outcome, doubt string) {
 	whole := len(body)
-	if body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff"))); !mentions(body) {
+	if body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff"))); len(body) == 0 || body[0] != '{' || !mentions(body, `"results"`) {
 		return nil, ""
 	}
-	var answer struct{ Results json.RawMessage }
 	if whole >= readBytes {
-		return nil, "the results of the batch are larger than " + strconv.Itoa(readBytes) + " bytes"
+		doubt = "the results of the batch are larger than " + strconv.Itoa(readBytes) + " bytes"
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, "the results of the batch cannot be read: " + oneLine(err)
+	var answer struct{ Results json.RawMessage }
+	if err := json.Unmarshal(body, &answer); err != nil && doubt == "" {
+		doubt = "the results of the batch cannot be read: " + oneLine(err)
 	}
-	if len(answer.Results) == 0 || string(answer.Results) == "null" {
+	if doubt != "" {
+		if begun(body, ids()) {
+			return nil, doubt
+		}
 		return nil, ""
 	}
 	var all []json.RawMessage
-	if json.Unmarshal(answer.Results, &all) != nil {
-		return nil, "the results of the batch are not a list"
-	}
-	if len(all) == 0 {
+	if json.Unmarshal(answer.Results, &all) != nil || len(all) == 0 {
 		return nil, ""
 	}
 	return matched(all, ids(), messages)
 }
 
-// mentions reports whether a body may hold results.
-func mentions(body []byte) bool {
-	if len(body) == 0 || body[0] != '{' {
-		return false
-	}
-	const word = `"results"`
-	for rest := body; ; {
-		i := bytes.IndexByte(rest, '"')
-		if i < 0 || len(rest)-i < len(word) {
-			return false
-		}
-		if bytes.EqualFold(rest[i:i+len(word)], []byte(word)) {
-			return true
-		}
-		rest = rest[i+1:]
-	}
-}
-
 // matched finds the message of each result. One that is named twice gets the more careful verdict. Of an id that several messages
 // have nothing is believed but that they are done, or to be tried again.
 func matched(all []json.RawMessage, ids map[string][]int, messages int) (items []policy.Outcome, doubt string) {
-	items = make([]policy.Outcome, messages)
 	for _, raw := range all {
 		r := readResult(raw)
 		meant := ids[r.id]
+		if !r.acts && !(r.text && len(meant) > 0) {
+			continue // the app's own
+		}
+		if items == nil {
+			items = make([]policy.Outcome, messages)
+		}
 		if len(meant) == 0 && r.outcome.Action != policy.Ack && r.outcome.Action != policy.Drop {
 			doubt = "the results of the batch name a message that is not in it: " + r.id[:min(len(r.id), 100)]
 		}
@@ -103,8 +91,11 @@ func careful(v policy.Verdict) int {
 	}
 }
 
+// result is an element of the list. It is about a message of the batch if it has an action, or as its id a text that is the id of one.
 type result struct {
 	id      string
+	text    bool // the id is one
+	acts    bool // there is an action
 	outcome policy.Outcome
 }
 
@@ -117,7 +108,7 @@ func readResult(raw json.RawMessage) result {
 		RetryAfter json.RawMessage `json:"retry_after"`
 	}
 	_ = json.Unmarshal(raw, &fields) // what is no object says nothing, and names no message
-	r := result{id: textOf(fields.ID), outcome: policy.Outcome{Kind: policy.Answered, Response: bytes.Clone(raw[:min(len(raw), keptBytes)])}}
+	r := result{id: textOf(fields.ID), text: bytes.HasPrefix(fields.ID, []byte{'"'}), acts: len(fields.Action) > 0 && string(fields.Action) != "null", outcome: policy.Outcome{Kind: policy.Answered, Response: bytes.Clone(raw[:min(len(raw), keptBytes)])}}
 	word := textOf(fields.Action)
 	action, ok := policy.ParseAction(word)
 	if !ok {

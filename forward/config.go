@@ -26,8 +26,8 @@ type Config struct {
 
 // ReadyConfig is how the app is probed.
 type ReadyConfig struct {
-	// Path answers 2xx when the app is ready; without a path a TCP connect is enough.
+	// Path answers 2xx when the app is ready; without a path a connection is enough: TCP, and TLS for https.
 	Path string `koanf:"path"`
-	// Interval is the time between probes.
+	// Interval is the time between probes; while the app cannot be connected to, 2s at most.
 	Interval time.Duration `koanf:"interval"`
 }

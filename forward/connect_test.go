@@ -158,10 +158,23 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%+v, error %v", r, seen)
 		}
 	})
+	t.Run("looked at", func(t *testing.T) {
+		var told changes
+		c := newClient(t, nil, func(st *setup) { st.config.URL, st.options.OnAppChange = s.URL, told.add })
+		for range 3 {
+			if err := c.Probe(t.Context()); err == nil || c.Up() {
+				t.Errorf("up %v, %v", c.Up(), err)
+			}
+		}
+		told.expect(t, "down")
+	})
 	t.Run("known authority", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "ca.pem")
 		_ = os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600)
 		c := newClient(t, nil, func(st *setup) { st.config.URL, st.config.CAFile = s.URL, file })
+		if err := c.Probe(t.Context()); err != nil || !c.Up() {
+			t.Errorf("up %v, %v", c.Up(), err)
+		}
 		tg := target(t, c, "POST")
 		for range 3 {
 			if r := c.Forward(t.Context(), tg, message("x")); r.Status != 200 {
@@ -186,6 +199,20 @@ func TestHandshakeHangs(t *testing.T) {
 		cancel()
 		if r := <-done; r.Kind != policy.HandedBack || r.Sent {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// The time that a connection may take is not the app's: one that is slow to be had is had all the same.
+func TestProbeOfASlowNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{accept: hang, dialed: func(context.Context) (net.Conn, bool, error) {
+			time.Sleep(2 * time.Second)
+			return nil, false, nil
+		}}
+		c := newClient(t, n, func(s *setup) { s.config.Timeout = time.Second })
+		if err := c.Probe(t.Context()); err != nil || !c.Up() {
+			t.Error(err)
 		}
 	})
 }

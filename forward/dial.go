@@ -3,10 +3,12 @@ package forward
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -14,6 +16,12 @@ import (
 const (
 	connectTimeout   = 5 * time.Second
 	handshakeTimeout = 5 * time.Second
+)
+
+// A unix socket whose queue is full says so at once, where TCP waits. It is tried again after so long, doubling to the latter.
+const (
+	busyWait    = time.Millisecond
+	busyWaitMax = 50 * time.Millisecond
 )
 
 // dialer makes connections to the app, always the same one.
@@ -30,7 +38,23 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	return d.dial(ctx, network, address)
+	nc, err := d.dial(ctx, network, address)
+	for wait := busyWait; network == "unix" && errors.Is(err, syscall.EAGAIN) && sleep(ctx, wait); wait = min(2*wait, busyWaitMax) {
+		nc, err = d.dial(ctx, network, address)
+	}
+	return nc, err
+}
+
+// sleep waits, and returns false if ctx ends before that.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // dialContext makes a connection that counts, for net/http.

@@ -190,7 +190,7 @@ func (c *Client) exchange(ctx context.Context, t *Target, m *Message) Result {
 		x.result.Outcome = policy.Outcome{Kind: policy.Undeliverable, Error: oneLine(err)}
 	}
 	if x.result.Kind == policy.Answered {
-		c.app.exchanged.Store(true)
+		c.app.answered(x.since, x.since.Add(x.result.Duration))
 	}
 	result := x.result
 	c.finish(x)

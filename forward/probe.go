@@ -5,24 +5,45 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
+	"net/url"
 	"time"
 )
 
-// Run probes the app until ctx ends: at once, and then at the ready interval, which varies by a tenth.
+// lostInterval is the longest time between two looks at an app that could not be connected to, a tenth less than 2 s.
+const lostInterval = 1800 * time.Millisecond
+
+// Run probes the app until ctx ends: at once, and then at the ready interval, which varies by a tenth. While the app cannot be connected to
+// it does so at least every 2 s.
 func (c *Client) Run(ctx context.Context) {
+	next := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-c.app.fell:
+			if soon := time.Now().Add(c.untilNext()); soon.Before(next) {
+				next = soon
+			}
 		case <-timer.C:
+			if c.probeDue() {
+				_ = c.Probe(ctx) // kept by the client
+			}
+			next = time.Now().Add(c.untilNext())
 		}
-		if c.probeDue() {
-			_ = c.Probe(ctx) // kept by the client
-		}
-		timer.Reset(probeInterval(c.ready.Interval, rand.Float64()))
+		timer.Reset(time.Until(next))
 	}
+}
+
+// untilNext is the time until the next look.
+func (c *Client) untilNext() time.Duration {
+	interval := c.ready.Interval
+	if c.app.lost.Load() {
+		interval = min(interval, lostInterval)
+	}
+	return probeInterval(interval, rand.Float64())
 }
 
 func probeInterval(interval time.Duration, random float64) time.Duration {
@@ -37,25 +58,31 @@ func (c *Client) probeDue() bool {
 }
 
 // Probe looks at the app once: it gets the ready path, which must answer 2xx, or without one makes a connection. What it finds
-// is from then on what Up and LastError say, unless ctx ended.
+// is from then on what Up and LastError say, unless ctx ended, or no connection could be made to an app that has just answered.
 func (c *Client) Probe(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, min(c.timeout, 5*time.Second))
-	defer cancel()
-	err := c.probe(within)
-	if ctx.Err() != nil {
+	connected, err := c.probe(ctx)
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case err != nil && !connected:
+		c.app.unreachable(err)
+	default:
+		c.app.set(err)
 	}
-	c.app.set(err)
 	return err
 }
 
-func (c *Client) probe(ctx context.Context) error {
+func (c *Client) probe(ctx context.Context) (connected bool, err error) {
 	if !c.app.gated {
-		return c.dialer.touch(ctx, hostPort(c.base))
+		err := c.dialer.touch(ctx, c.base)
+		return err == nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, min(c.timeout, 5*time.Second))
+	defer cancel()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
 	t, err := c.Target(http.MethodGet, c.ready.Path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	header := http.Header{"User-Agent": {c.agent}}
 	for _, f := range c.fixed {
@@ -63,20 +90,25 @@ func (c *Client) probe(ctx context.Context) error {
 	}
 	resp, err := c.probing.RoundTrip(c.request(t, header).WithContext(ctx))
 	if err != nil {
-		return fmt.Errorf("get %s: %w", c.ready.Path, err)
+		return connected, fmt.Errorf("get %s: %w", c.ready.Path, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("get %s: answered %d", c.ready.Path, resp.StatusCode)
+		return true, fmt.Errorf("get %s: answered %d", c.ready.Path, resp.StatusCode)
 	}
-	return nil
+	return true, nil
 }
 
-// touch makes a connection and closes it.
-func (d *dialer) touch(ctx context.Context, address string) error {
-	nc, err := d.dialContext(ctx, "tcp", address)
+// touch makes a connection as a request would, with the handshake of TLS if there is one, and closes it.
+func (d *dialer) touch(ctx context.Context, app *url.URL) error {
+	dial := d.dialContext
+	if app.Scheme == "https" {
+		dial = d.dialTLSContext
+	}
+	nc, err := dial(ctx, "tcp", hostPort(app))
 	if err != nil {
 		return err
 	}
-	return nc.Close()
+	_ = nc.Close()
+	return nil
 }

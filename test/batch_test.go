@@ -341,11 +341,15 @@ func TestBatchResultsOfNoSense(t *testing.T) {
 		"no list":        {`{"results":null}`, false},
 		"empty list":     {`{"results":[]}`, false},
 		"broken":         {`{"results":[{"id":"x","action":"ret`, true},
-		"a text":         {`{"results":"failed"}`, true},
+		"a text":         {`{"results":"failed"}`, false},
+		"its own count":  {`{"results":{"inserted":500}}`, false},
+		"its own list":   {`{"results":[{"id":17,"status":"created"}]}`, false},
+		"its own broken": {`{"results":[{"id":17,"status":"crea`, false},
 		"unknown id":     {`{"results":[{"id":"nobody","action":"retry"}]}`, true},
 		"unknown acked":  {`{"results":[{"id":"nobody","action":"ack"}]}`, false},
-		"a number":       {`{"results":[4]}`, true},
-		"huge":           {`{"results":[]` + strings.Repeat(" ", 2<<20) + `}`, true},
+		"a number":       {`{"results":[4]}`, false},
+		"huge":           {`{"results":[{"id":"nobody","action":"ack"}]` + strings.Repeat(" ", 2<<20) + `}`, true},
+		"huge, its own":  {`{"results":[]` + strings.Repeat(" ", 2<<20) + `}`, false},
 		"other case":     {`{"Results":[{"Id":"nobody","Action":"dlq"}]}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -318,6 +318,16 @@ func (a *fakeApp) all() []call {
 	return cs
 }
 
+// lastBegun is when the last call came.
+func (a *fakeApp) lastBegun() (last time.Time) {
+	for _, c := range a.all() {
+		if c.begun.After(last) {
+			last = c.begun
+		}
+	}
+	return last
+}
+
 func (a *fakeApp) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

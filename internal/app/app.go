@@ -39,9 +39,9 @@ type Options struct {
 // App is a built sidecar.
 type App struct {
 	cfg       *config.Config
-	log       *slog.Logger
 	conn      *jetstream.Conn
 	client    *forward.Client
+	reach     *reach
 	pipelines []*pipeline.Pipeline
 	alerts    []*alert.Watch
 	watched   []admin.Consumer // the same, with what happened in them
@@ -54,7 +54,7 @@ type App struct {
 // New builds a sidecar and opens its admin listener. Errors are about the configuration or the listener; NATS and the
 // app may be away.
 func New(o Options) (*App, error) {
-	a := &App{cfg: o.Config, log: o.Log}
+	a := &App{cfg: o.Config, reach: newReach(o.Log)}
 	total := 0
 	for _, c := range o.Config.Consumers {
 		total += c.InFlight()
@@ -171,11 +171,7 @@ func (a *App) Ready() admin.Readiness {
 
 // appChanged lets pulling go on while the app is there.
 func (a *App) appChanged(o Options, up bool, err error) {
-	if up {
-		a.log.Info("the app is reachable")
-	} else {
-		a.log.Warn("the app is not reachable, pulling waits", slog.String("error", err.Error()))
-	}
+	a.reach.changed(err)
 	for _, p := range a.pipelines {
 		p.AppChanged(up)
 	}
@@ -195,6 +191,7 @@ func (a *App) Run(ctx context.Context) error {
 	defer endBackground()
 
 	helpers.Go(func() { a.client.Run(background) })
+	helpers.Go(func() { a.reach.run(background) })
 	for _, w := range a.alerts {
 		helpers.Go(func() { w.Run(background) })
 	}

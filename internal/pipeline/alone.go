@@ -36,8 +36,9 @@ func (p *Pipeline) pastLimit(a *attempt) bool {
 	return limit > 0 && a.message.Delivered > uint64(limit)
 }
 
-// mark leaves a mark of a try alone. It returns false if there are so many that the message is the cause: then it is decided.
-// Without marks, when they cannot be kept, nothing is dead-lettered: there is no evidence.
+// mark leaves a mark of a try alone. It returns false if the message is not to be sent: there are so many marks that it is the cause,
+// or the sidecar stops before the mark is known to be there. Without marks, when they cannot be kept, nothing is dead-lettered: there is
+// no evidence.
 func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	key := p.markKey(a)
 	n, err := p.Marks.Count(ctx, key)
@@ -46,13 +47,21 @@ func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 		a.decision = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonCrashLoop}
 		return false
 	}
-	if err == nil {
+	set := err == nil
+	if set {
 		err = p.Marks.Set(ctx, key, n+1)
 	}
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		return true
+	case ctx.Err() == nil:
 		p.Log.Warn("a message past its limit is tried without a mark", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		return true
+	case set:
+		p.unmark(a) // it may be there all the same
 	}
-	return true
+	a.result.Kind = policy.HandedBack
+	return false
 }
 
 // unmark removes the marks: there is a verdict, or the message is handed back.

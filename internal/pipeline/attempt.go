@@ -22,6 +22,7 @@ type attempt struct {
 	hasID     bool
 	duplicate bool // answered before
 	batched   bool // it shares its request
+	named     bool // of a batch: the answer has a result of its own for it
 	again     bool // of a batch: to be tried again in place
 
 	result   forward.Result

@@ -16,6 +16,7 @@ type batch struct {
 	alone    []*jetstream.Message // past their limit: each is tried alone
 	attempts []attempt
 	live     []*attempt // to be sent
+	sent     []*attempt // in the request under way
 	done     []*attempt // decided by the request under way
 	parts    []part     // what is still to be sent, the next one last
 	requests []forward.Message
@@ -63,6 +64,10 @@ func (p *Pipeline) handleBatch(ctx context.Context, w *worker, b *batch) {
 		p.sendPart(ctx, w, b, next)
 	}
 	for _, m := range b.alone {
+		if ctx.Err() != nil {
+			m.HandBack()
+			continue
+		}
 		p.handle(ctx, w, m)
 	}
 }

@@ -15,35 +15,38 @@ func (g *gate) isOpen() bool {
 }
 
 // leaveBatch is told what came of a request with several messages. Of each that the answer names the breaker knows as of one alone. The
-// rest, which the answer means as a whole, is one failure or one success to it: a request that failed is one, by the message it began
+// rest, which the answer means as a whole, is one failure, or a success each: a request that failed is one, by the message it began
 // with, so that the smaller ones around a message that fails again and again are none more. Several messages that are rejected as a
 // whole are no verdict yet.
-func (g *gate) leaveBatch(named, rest []*attempt, means policy.Verdict, why string) {
+//
+// The answer is one moment, in which the messages follow each other as in the request: what failed before one that passed is no row, and
+// nothing is tried again in place but for a breaker that is open after all of them.
+func (g *gate) leaveBatch(all, rest []*attempt, means policy.Verdict, why string) {
+	whole := len(rest) > 1
 	g.left(func(now time.Time) {
-		passed := false
-		for _, a := range named {
-			passed = g.judgeOne(now, a, passed, why)
+		last := len(all) - 1
+		for last >= 0 && !all[last].passes(whole, means) {
+			last--
 		}
-		switch {
-		case len(rest) == 1:
-			g.judgeOne(now, rest[0], passed, why)
-		case len(rest) == 0:
-		case means == policy.Retry:
-			g.failed(now, rest[0].message.Sequence, why)
-		case means == policy.Ack && !passed:
+		if last >= 0 {
 			g.breaker.Passed()
+		}
+		for _, a := range all[last+1:] {
+			if own := a.named || !whole; own && failing(a.decision) || !own && means == policy.Retry && a == rest[0] {
+				g.failed(now, a.message.Sequence, why)
+			}
+		}
+		holds := g.breaker.Holds(now)
+		for _, a := range all {
+			a.again = holds && (a.named || !whole) && limited(a.decision)
 		}
 	})
 }
 
-// judgeOne judges one message of several, of which the last one passed or not, and reports whether this one did.
-func (g *gate) judgeOne(now time.Time, a *attempt, passed bool, why string) bool {
-	a.again = g.judge(now, a.message.Sequence, a.decision, passed, why)
-	switch d := a.decision; {
-	case d.Verdict == 0:
-		return passed
-	case d.Verdict == policy.Retry || limited(d):
-		return false
+// passes reports whether an answer says of a message that it needs no other try; whole: what it does not name is decided over together.
+func (a *attempt) passes(whole bool, means policy.Verdict) bool {
+	if whole && !a.named {
+		return means == policy.Ack
 	}
-	return true
+	return a.decision.Verdict != 0 && !failing(a.decision)
 }

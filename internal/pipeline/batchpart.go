@@ -45,11 +45,12 @@ func (p *Pipeline) sendPart(ctx context.Context, w *worker, b *batch, next part)
 	}
 	seen := describe(next.items)
 	r := p.callBatch(w, b, next.items)
+	b.sent = append(b.sent[:0], next.items...)
 	rest := b.named(next.items, r.Items)
 	now, means := time.Now(), p.Policy.Means(r.Outcome)
 	p.decideAll(b.done, now)
 	p.decideAll(rest, now)
-	p.gate.leaveBatch(b.done, rest, means, failureOf(&r))
+	p.gate.leaveBatch(b.sent, rest, means, failureOf(&r))
 	b.distribute(p, next, rest, &r)
 	p.settleAll(b, &seen)
 	if r.Sent && r.Kind != policy.HandedBack {
@@ -84,12 +85,9 @@ func (b *batch) splitOne(whole part) part {
 // named notes the messages that the answer names as done, each with a result of its own, and returns the others.
 func (b *batch) named(items []*attempt, outcomes []policy.Outcome) (rest []*attempt) {
 	b.done = b.done[:0]
-	if outcomes == nil {
-		return items
-	}
 	rest = items[:0]
 	for i, a := range items {
-		if outcomes[i].Kind == 0 {
+		if a.named = outcomes != nil && outcomes[i].Kind != 0; !a.named {
 			rest = append(rest, a)
 			continue
 		}

@@ -70,7 +70,7 @@ func (d *dividing) request(next part) {
 	rest := d.b.named(next.items, nil)
 	d.p.decideAll(rest, time.Now())
 	d.p.gate.inside++
-	d.p.gate.leaveBatch(nil, rest, d.p.Policy.Means(r.Outcome), "")
+	d.p.gate.leaveBatch(rest, rest, d.p.Policy.Means(r.Outcome), "")
 	d.b.distribute(d.p, next, rest, &r)
 	for _, a := range d.b.done {
 		if a.again {

@@ -35,8 +35,11 @@ type entry struct {
 	fresh bool // it was not tried before: the app is probed with such a one rather than with one that failed, which may be the cause
 }
 
-// enter waits until a request may be sent. It returns an error when ctx ends; else leave must follow.
+// enter waits until a request may be sent. It returns an error when ctx ends, or has ended; else leave must follow.
 func (g *gate) enter(ctx context.Context, e entry) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if g.walkIn(e) {
 		return nil
 	}
@@ -174,7 +177,7 @@ func (g *gate) postpone() {
 // leave is told what came of the request, and reports whether its message is to be tried again in place: it is at its limit,
 // and the breaker holds.
 func (g *gate) leave(m uint64, d policy.Decision, why string) (again bool) {
-	g.left(func(now time.Time) { again = g.judge(now, m, d, false, why) })
+	g.left(func(now time.Time) { again = g.judge(now, m, d, why) })
 	return again
 }
 
@@ -197,15 +200,14 @@ func (g *gate) left(count func(now time.Time)) {
 	}
 }
 
-// judge counts the decision over one message, and reports whether it is to be tried again in place. passed says that a success was
-// counted just before, which another adds nothing to.
-func (g *gate) judge(now time.Time, m uint64, d policy.Decision, passed bool, why string) (again bool) {
+// judge counts the decision over one message, and reports whether it is to be tried again in place.
+func (g *gate) judge(now time.Time, m uint64, d policy.Decision, why string) (again bool) {
 	switch {
 	case d.Verdict == 0: // handed back
-	case d.Verdict == policy.Retry || limited(d):
+	case failing(d):
 		g.failed(now, m, why)
 		return limited(d) && g.breaker.Holds(now)
-	case !passed:
+	default:
 		g.breaker.Passed()
 	}
 	return false
@@ -219,6 +221,9 @@ func (g *gate) failed(now time.Time, m uint64, why string) {
 		g.opening = make(chan struct{})
 	}
 }
+
+// failing reports whether an answer meant that a message is to be tried again, whatever its limits made of that.
+func failing(d policy.Decision) bool { return d.Verdict == policy.Retry || limited(d) }
 
 // limited reports whether a message that was to be tried again is at a limit.
 func limited(d policy.Decision) bool {

@@ -252,5 +252,8 @@ func TestGateEndsWithItsContext(t *testing.T) {
 		if g.waiting != 0 || g.inside != 0 {
 			t.Errorf("%d wait, %d are inside", g.waiting, g.inside)
 		}
+		if g = newGate(breaker(), 4); g.enter(ctx, entry{}) == nil || g.inside != 0 {
+			t.Error("entered a gate with room after the end")
+		}
 	})
 }

@@ -168,7 +168,7 @@ func (p *Pipeline) signal(v visit, r *forward.Result, d policy.Decision) policy.
 		return policy.Silent
 	case r.Refused || p.Policy.Overloaded(r.Outcome):
 		return policy.Overloaded
-	case d.Verdict == policy.Retry || limited(d):
+	case failing(d):
 		return policy.Failed
 	default:
 		return policy.Passed

@@ -94,7 +94,7 @@ func answerBatch(seed uint64, calls []*call) (whole reply, body []byte) {
 	if m == asWhole || m == broken && len(calls) == 1 {
 		return answerAsWhole(seed, calls, whole.delay)
 	}
-	whole.status, body = http.StatusOK, resultsOf(calls, m == byAll)
+	whole.status, body = http.StatusOK, resultsOf(calls, m == byAll || m == broken)
 	if m == broken {
 		whole.shared, whole.cut = true, hash(seed, uint64(calls[0].index), 8)%2 == 0
 		share(calls, whole)

@@ -1,0 +1,83 @@
+package forward
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// begun reports whether a body that is no JSON, or too large to be read to its end, has begun to say something of a message of the batch.
+// Where it is cut off, what was said before counts. Where something else is wrong with it, what comes after may be results as well: then
+// the word is enough.
+func begun(body []byte, ids map[string][]int) (found bool) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	skip := func(string) error { return dec.Decode(new(json.RawMessage)) }
+	field := func(key string) error {
+		var value any
+		err := dec.Decode(&value)
+		switch text, _ := value.(string); {
+		case strings.EqualFold(key, "action"):
+			found = found || err != nil || value != nil
+		case strings.EqualFold(key, "id"):
+			found = found || len(ids[text]) > 0
+		}
+		return err
+	}
+	element := func(key string) error {
+		if key != "" {
+			return skip(key) // of an object
+		}
+		return parts(dec, field)
+	}
+	err := parts(dec, func(key string) error {
+		if !strings.EqualFold(key, "results") {
+			return skip(key)
+		}
+		return parts(dec, element)
+	})
+	var syntax *json.SyntaxError
+	return found || errors.As(err, &syntax) && mentions(body[dec.InputOffset():], `"action"`)
+}
+
+// parts goes through the members of an object, or the elements of a list, whose key is empty. part reads the value of each. Another value
+// has none.
+func parts(dec *json.Decoder, part func(key string) error) error {
+	begins, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	kind, ok := begins.(json.Delim)
+	if !ok {
+		return nil
+	}
+	for dec.More() {
+		key := ""
+		if kind == '{' {
+			name, err := dec.Token()
+			if err != nil {
+				return err
+			}
+			key, _ = name.(string)
+		}
+		if err := part(key); err != nil {
+			return err
+		}
+	}
+	_, err = dec.Token() // its end
+	return err
+}
+
+// mentions reports whether a word is in a text, in any case. The word begins with a quotation mark.
+func mentions(text []byte, word string) bool {
+	for {
+		i := bytes.IndexByte(text, word[0])
+		if i < 0 || len(text)-i < len(word) {
+			return false
+		}
+		if text = text[i:]; bytes.EqualFold(text[:len(word)], []byte(word)) {
+			return true
+		}
+		text = text[1:]
+	}
+}

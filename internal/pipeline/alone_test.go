@@ -1,0 +1,71 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// marks are kept in memory. A stop comes at the call that is named.
+type marks struct {
+	n      int
+	fault  error
+	stopAt string
+	stop   func()
+}
+
+func (m *marks) call(ctx context.Context, what string) error {
+	if m.stopAt == what {
+		m.stop()
+	}
+	return errors.Join(ctx.Err(), m.fault)
+}
+
+func (m *marks) Count(ctx context.Context, _ string) (int, error) { return m.n, m.call(ctx, "count") }
+
+func (m *marks) Set(ctx context.Context, _ string, n int) error {
+	m.n = n // whatever becomes of the answer
+	return m.call(ctx, "set")
+}
+
+func (m *marks) Remove(context.Context, string) error {
+	m.n = 0
+	return nil
+}
+
+// A message past its limit is sent with a mark, or without one where there can be none, but not once the sidecar stops: what is handed back
+// leaves no mark that it did not have.
+func TestMark(t *testing.T) {
+	for name, c := range map[string]struct {
+		before int
+		stopAt string
+		fault  error
+		sent   bool
+		after  int
+		kind   policy.Kind
+		reason policy.Reason
+	}{
+		"first":                {0, "", nil, true, 1, 0, ""},
+		"second":               {1, "", nil, true, 2, 0, ""},
+		"crash loop":           {2, "", nil, false, 2, 0, policy.ReasonCrashLoop},
+		"none can be kept":     {0, "", errors.New("no bucket"), true, 0, 0, ""},
+		"stop while it looks":  {1, "count", nil, false, 1, policy.HandedBack, ""},
+		"stop while it is set": {1, "set", nil, false, 0, policy.HandedBack, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			m := &marks{n: c.before, fault: c.fault, stopAt: c.stopAt, stop: stop}
+			p := &Pipeline{Parts: Parts{Marks: m, Log: slog.New(slog.DiscardHandler)}}
+			a := &attempt{message: &jetstream.Message{Sequence: 1}}
+			sent := p.mark(ctx, a)
+			if sent != c.sent || m.n != c.after || a.result.Kind != c.kind || a.decision.Reason != c.reason {
+				t.Errorf("sent %v with %d marks, kind %v, decision %+v", sent, m.n, a.result.Kind, a.decision)
+			}
+		})
+	}
+}
