@@ -56,6 +56,7 @@ func (c *Conn) Check(ctx context.Context, cfg ConsumerConfig, dlq DeadLetterConf
 		k.deadLetters(ctx)
 	}
 	k.permissions(ctx)
+	k.advisories(ctx)
 	return k.findings
 }
 
@@ -65,6 +66,7 @@ type checker struct {
 	dlq      DeadLetterConfig
 	source   *natsjs.StreamInfo
 	missing  bool // the durable
+	limited  bool // it has a limit on deliveries
 	findings []Finding
 }
 
@@ -104,6 +106,7 @@ func (k *checker) durable(ctx context.Context) {
 		k.add(Failed, what, err.Error(), "check that the user may publish to "+k.conn.prefix+"CONSUMER.INFO."+k.cfg.Stream+"."+k.cfg.Durable)
 		return
 	}
+	k.limited = info.Config.MaxDeliver > 0
 	if why := refusal(info); why != "" {
 		k.add(Failed, what, why, "change the durable on the server, or name another one")
 		return
@@ -209,9 +212,6 @@ func (k *checker) permissions(ctx context.Context) {
 		k.add(Failed, what, "the user may not "+strings.Join(denied, ", nor "), "grant these permissions")
 	} else {
 		k.add(OK, what, "pulling, acking and dead-lettering are allowed", "")
-	}
-	if k.cfg.Manage != ManageNone && !k.mayPublish(ctx, &nats.Msg{Subject: p + "STREAM.CREATE." + AdvisoryStream, Data: []byte("?")}) {
-		k.add(Warning, what, "the user may not publish to "+p+"STREAM.CREATE."+AdvisoryStream, "grant it, or make that stream: without it messages that the server gives up on cannot be found")
 	}
 	if get := p + "STREAM.MSG.GET." + s; !k.mayPublish(ctx, &nats.Msg{Subject: get, Data: []byte("?")}) {
 		k.add(Warning, what, "the user may not publish to "+get, "grant it: without it messages that the server gives up on cannot be dead-lettered")
