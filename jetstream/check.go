@@ -219,6 +219,7 @@ func (k *checker) permissions(ctx context.Context) {
 	if k.cfg.RetryStream.Enabled && !k.conn.olderThan(2, 12) && k.retry() {
 		k.add(Warning, what, "the user may not use the stream "+RetryStream, "grant it: without it new messages have to wait when messages that wait for a retry hold all of max_ack_pending")
 	}
+	k.retriesFit(ctx)
 	if k.mark() {
 		k.add(Warning, what, "the user may not use the bucket "+StateBucket, "grant it: without it a message that kills its process again and again is never dead-lettered")
 	}
@@ -257,6 +258,20 @@ func (k *checker) retry() bool {
 		msgs = append(msgs, &nats.Msg{Subject: p + "STREAM.CREATE." + RetryStream, Data: []byte("?")})
 	}
 	return slices.ContainsFunc(msgs, func(msg *nats.Msg) bool { return !k.mayPublish(ctx, msg) })
+}
+
+// retriesFit warns of a retry stream that nothing of this stream is moved to.
+func (k *checker) retriesFit(ctx context.Context) {
+	if !k.cfg.RetryStream.Enabled || k.source == nil {
+		return
+	}
+	info, err := k.conn.streamInfo(ctx, RetryStream)
+	if err != nil {
+		return // not made yet, or said above
+	}
+	if why := unfitRetries(info.Config, keptBy(k.source.Config)); why != "" {
+		k.add(Warning, "stream "+RetryStream, why, "change it; until then retries wait at the durable and hold its max_ack_pending (manage: update raises its replicas)")
+	}
 }
 
 // mayPublish reports whether a publish is allowed. The server tells of a violation before it answers the flush.

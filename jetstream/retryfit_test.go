@@ -82,4 +82,9 @@ func TestRetryStreamInMemory(t *testing.T) {
 	b.eventually("it is noticed", b.source.retries.isUnfit)
 	b.next().Retry(time.Hour)
 	b.eventually("the message waits at the durable", func() bool { return b.source.Flush(b.ctx) == 0 && b.info().NumAckPending == crowd+1 })
+	if !slices.ContainsFunc(b.conn.Check(b.ctx, b.retryConfig(), DeadLetterConfig{}), func(f Finding) bool {
+		return f.Level == Warning && f.What == "stream "+RetryStream && f.Detail == "it is kept in memory and the stream in files"
+	}) {
+		t.Error("a check does not warn of it")
+	}
 }
