@@ -53,6 +53,10 @@ type incarnation struct {
 	stream, consumer time.Time // when each was created
 }
 
+func (i incarnation) same(as incarnation) bool {
+	return i.stream.Equal(as.stream) && i.consumer.Equal(as.consumer)
+}
+
 // binding is a durable as it was found.
 type binding struct {
 	incarnation
@@ -130,8 +134,8 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	}
 	if s.cfg.Stream != AdvisoryStream && s.due == nil {
 		// Before the first pull: from then on the server may give up on messages, if the durable has a limit or is given one.
-		if err := s.ensureAdvisories(ctx); err != nil {
-			s.conn.complain("advisories "+s.cfg.Durable, "messages that the server gives up on cannot be found",
+		if err := s.ensureAdvisories(ctx, stream.Config); err != nil {
+			s.conn.complain("advisories "+s.cfg.Durable, "messages that the server gives up on may not be found",
 				slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
 		}
 	}

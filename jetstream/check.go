@@ -56,6 +56,7 @@ func (c *Conn) Check(ctx context.Context, cfg ConsumerConfig, dlq DeadLetterConf
 		k.deadLetters(ctx)
 	}
 	k.permissions(ctx)
+	k.advisories(ctx)
 	return k.findings
 }
 
@@ -65,6 +66,7 @@ type checker struct {
 	dlq      DeadLetterConfig
 	source   *natsjs.StreamInfo
 	missing  bool // the durable
+	limited  bool // it has a limit on deliveries
 	findings []Finding
 }
 
@@ -104,6 +106,7 @@ func (k *checker) durable(ctx context.Context) {
 		k.add(Failed, what, err.Error(), "check that the user may publish to "+k.conn.prefix+"CONSUMER.INFO."+k.cfg.Stream+"."+k.cfg.Durable)
 		return
 	}
+	k.limited = info.Config.MaxDeliver > 0
 	if why := refusal(info); why != "" {
 		k.add(Failed, what, why, "change the durable on the server, or name another one")
 		return
@@ -210,15 +213,13 @@ func (k *checker) permissions(ctx context.Context) {
 	} else {
 		k.add(OK, what, "pulling, acking and dead-lettering are allowed", "")
 	}
-	if k.cfg.Manage != ManageNone && !k.mayPublish(ctx, &nats.Msg{Subject: p + "STREAM.CREATE." + AdvisoryStream, Data: []byte("?")}) {
-		k.add(Warning, what, "the user may not publish to "+p+"STREAM.CREATE."+AdvisoryStream, "grant it, or make that stream: without it messages that the server gives up on cannot be found")
-	}
 	if get := p + "STREAM.MSG.GET." + s; !k.mayPublish(ctx, &nats.Msg{Subject: get, Data: []byte("?")}) {
 		k.add(Warning, what, "the user may not publish to "+get, "grant it: without it messages that the server gives up on cannot be dead-lettered")
 	}
 	if k.cfg.RetryStream.Enabled && !k.conn.olderThan(2, 12) && k.retry() {
 		k.add(Warning, what, "the user may not use the stream "+RetryStream, "grant it: without it new messages have to wait when messages that wait for a retry hold all of max_ack_pending")
 	}
+	k.retriesFit(ctx)
 	if k.mark() {
 		k.add(Warning, what, "the user may not use the bucket "+StateBucket, "grant it: without it a message that kills its process again and again is never dead-lettered")
 	}
@@ -257,6 +258,20 @@ func (k *checker) retry() bool {
 		msgs = append(msgs, &nats.Msg{Subject: p + "STREAM.CREATE." + RetryStream, Data: []byte("?")})
 	}
 	return slices.ContainsFunc(msgs, func(msg *nats.Msg) bool { return !k.mayPublish(ctx, msg) })
+}
+
+// retriesFit warns of a retry stream that nothing of this stream is moved to.
+func (k *checker) retriesFit(ctx context.Context) {
+	if !k.cfg.RetryStream.Enabled || k.source == nil {
+		return
+	}
+	info, err := k.conn.streamInfo(ctx, RetryStream)
+	if err != nil {
+		return // not made yet, or said above
+	}
+	if why := unfitRetries(info.Config, keptBy(k.source.Config)); why != "" {
+		k.add(Warning, "stream "+RetryStream, why, "change it; until then retries wait at the durable and hold its max_ack_pending (manage: update raises its replicas)")
+	}
 }
 
 // mayPublish reports whether a publish is allowed. The server tells of a violation before it answers the flush.

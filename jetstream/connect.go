@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -44,6 +45,7 @@ type Conn struct {
 	quiet    map[string]time.Time // when a complaint was last logged
 	denials  map[string]time.Time // what the server refused, and when
 	closed   chan struct{}
+	version  string          // of the server, as it was last known
 	trouble  string          // why the last try to connect did not succeed
 	life     context.Context // ends with the present connection
 	end      context.CancelFunc
@@ -236,7 +238,7 @@ func (c *Conn) notify(connected bool) {
 
 func (c *Conn) onConnect(nc *nats.Conn) {
 	c.mu.Lock()
-	c.trouble = ""
+	c.trouble, c.version = "", cmp.Or(nc.ConnectedServerVersion(), c.version)
 	for key := range c.quiet {
 		if strings.HasPrefix(key, "connect ") {
 			delete(c.quiet, key)
@@ -446,14 +448,26 @@ func redact(err error, cfg Config) error {
 	return errors.New(text)
 }
 
-// olderThan reports whether the server is of an older version.
+// olderThan reports whether the server is of an older version: the one there is a connection to, or was last. One that is not known
+// is not older.
 func (c *Conn) olderThan(major, minor int) bool {
-	text, _, _ := strings.Cut(c.nc.ConnectedServerVersion(), "-")
+	text, _, _ := strings.Cut(c.serverVersion(), "-")
 	parts := strings.Split(text, ".")
 	if len(parts) < 2 {
-		return true
+		return false
 	}
 	a, err1 := strconv.Atoi(parts[0])
 	b, err2 := strconv.Atoi(parts[1])
-	return err1 != nil || err2 != nil || a < major || a == major && b < minor
+	return err1 == nil && err2 == nil && (a < major || a == major && b < minor)
+}
+
+// serverVersion is the version of the server that there is a connection to, or was last; empty if there never was one.
+func (c *Conn) serverVersion() string {
+	now := c.nc.ConnectedServerVersion() // empty without a connection
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now != "" {
+		c.version = now
+	}
+	return c.version
 }

@@ -32,7 +32,7 @@ const (
 	// lendRest is that where nothing is moved any more: the stream may have to do without a lease meanwhile.
 	lendRest = time.Second
 
-	retryWriters = 4
+	retryWriters = 4 // for moves, and as many for ends
 	retryTick    = 200 * time.Millisecond
 	// retryLook is how often it is looked whether there is a retry stream, which another sidecar may have made.
 	retryLook = 10 * time.Second
@@ -55,7 +55,8 @@ type retries struct {
 	source  *Source // of the messages that are due
 	hash    string  // of stream and durable, part of every subject
 	log     *slog.Logger
-	jobs    chan *retryJob
+	moves   chan *retryJob // messages to be moved
+	ends    chan *retryJob // verdicts over those that were
 	wake    chan struct{}
 	stop    chan struct{} // closed when pulling stops for good
 	serving atomic.Bool   // there is a retry stream, or there is to be one
@@ -66,21 +67,24 @@ type retries struct {
 	looked time.Time
 	barred bool // the user may not ask what is there
 
-	mu       sync.Mutex
-	wanted   bool // there was something to move
-	stopping bool // stop is closed
-	busy     int  // jobs
-	idle     []chan struct{}
-	moved    uint64        // messages moved
-	notUntil time.Time     // nothing is moved before then
-	trouble  time.Duration // how long the last failure made it wait; 0 after a success
-	full     bool          // the stream has reached MaxBytes
-	lossy    bool          // the stream drops what waits in it
-	skew     time.Duration // how far the server's clock is ahead
-	active   time.Time     // leases are kept for the retry stream until then
-	deferred []*Message    // redelivered, and it is not known whether they were moved
-	blind    time.Time     // that is not asked for before then
-	pulling  Pulling       // of source
+	mu        sync.Mutex
+	wanted    bool // there was something to move
+	stopping  bool // stop is closed
+	busy      int  // jobs
+	idle      []chan struct{}
+	moved     uint64        // messages moved
+	notUntil  time.Time     // nothing is moved before then
+	trouble   time.Duration // how long the last failure made it wait; 0 after a success
+	full      bool          // the stream has reached MaxBytes
+	unfit     string        // why nothing may wait in the stream as it is; empty: it may
+	kept      kept          // how the stream keeps its messages; no replicas: not known
+	keptAt    time.Time     // when that was looked up
+	notRaised string        // why the retry stream cannot get as many replicas
+	skew      time.Duration // how far the server's clock is ahead
+	active    time.Time     // leases are kept for the retry stream until then
+	deferred  []*Message    // redelivered, and it is not known whether they were moved
+	blind     time.Time     // that is not asked for before then
+	pulling   Pulling       // of source
 }
 
 func newRetries(main *Source) *retries {
@@ -88,9 +92,11 @@ func newRetries(main *Source) *retries {
 	sum.Write([]byte(main.cfg.Stream + " " + main.cfg.Durable))
 	r := &retries{
 		main: main, hash: hex.EncodeToString(sum.Sum(nil)), log: main.log.With(slog.String("for", "retry stream")),
-		jobs: make(chan *retryJob, 2*main.cfg.Concurrency+2*main.cfg.Prefetch), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		used: main.cfg.RetryStream.Enabled && !main.cfg.Ordered && main.limit() > 1,
 	}
+	room := 2 * (main.cfg.Concurrency + main.cfg.Prefetch) // for more than can be leased
+	r.moves, r.ends = make(chan *retryJob, room), make(chan *retryJob, room)
 	share := max((main.cfg.Concurrency+main.cfg.Prefetch)/4, 1)
 	r.source = NewSource(main.conn, ConsumerConfig{
 		Stream: RetryStream, Durable: "sidecar-" + r.hash,
@@ -118,7 +124,8 @@ func (r *retries) run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	for range retryWriters {
-		working.Go(func() { r.write(ctx) })
+		working.Go(func() { write(ctx, r.moves, r.store, r.ended) })
+		working.Go(func() { write(ctx, r.ends, r.end, r.ended) }) // tries on until it succeeds, so moves do not wait for it
 	}
 	for every := retryLook; ctx.Err() == nil; {
 		switch {

@@ -225,7 +225,7 @@ func TestRetryStreamThatDrops(t *testing.T) {
 	limited := stream.CachedInfo().Config
 	limited.MaxMsgs = 1
 	b.must(b.js.UpdateStream(b.ctx, limited))
-	b.eventually("it is noticed", b.source.retries.isLossy)
+	b.eventually("it is noticed", b.source.retries.isUnfit)
 	b.publish(1)
 	b.next().Retry(time.Hour)
 	b.eventually("it waits at the durable", func() bool { return b.source.Flush(b.ctx) == 0 && b.info().NumAckPending == crowd+1 })
@@ -402,6 +402,32 @@ func TestOlderThan(t *testing.T) {
 		if got := b.conn.olderThan(c.major, c.minor); got != c.want {
 			t.Errorf("%s is older than %d.%d: %v", b.nc.ConnectedServerVersion(), c.major, c.minor, got)
 		}
+	}
+}
+
+// While there is no connection the server's version is the last one known, and it is put off what must be asked first.
+func TestVersionWhileAway(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.runRetrying(b.retryConfig())
+	b.publish(1)
+	b.next().Nak(10 * time.Millisecond)
+	m := b.next()
+	b.server.Shutdown()
+	b.eventually("the connection is gone", func() bool { return !b.conn.Connected() && b.conn.nc.ConnectedServerVersion() == "" })
+	if b.conn.olderThan(2, 12) || !b.conn.olderThan(2, 999) {
+		t.Error("the version is forgotten")
+	}
+	if _, err := b.source.Moved(b.ctx, m); err == nil {
+		t.Error("it is taken to be known whether a message was moved")
+	}
+	if !b.source.retries.superseded(b.ctx, m) {
+		t.Error("a delivery is begun although it is not known whether its message was moved")
+	}
+	never, err := Dial(Config{URLs: []string{b.server.ClientURL()}, Name: "test"}, quiet())
+	b.must(nil, err)
+	defer never.Close()
+	if never.olderThan(2, 12) {
+		t.Error("a server that there never was a connection to is taken for an old one")
 	}
 }
 

@@ -18,7 +18,8 @@ type retryJob struct {
 
 // takes reports whether a message that is to be tried again is to wait in the retry stream.
 func (r *retries) takes(m *Message, delay time.Duration) bool {
-	if delay < leastMoved || !r.used && m.source != r.source || m.source != r.source && !r.main.crowded() || !r.fits(m) || r.main.conn.olderThan(2, 12) {
+	if delay < leastMoved || !r.used && m.source != r.source || m.source != r.source && !r.main.crowded() || !r.fits(m) ||
+		!r.main.conn.Connected() || r.main.conn.olderThan(2, 12) {
 		return false
 	}
 	if m.source != r.source && r.main.cfg.Manage == ManageNone && !r.source.Status().Bound {
@@ -26,24 +27,24 @@ func (r *retries) takes(m *Message, delay time.Duration) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.stopping && !r.full && !r.lossy && time.Now().After(r.notUntil)
+	return !r.stopping && !r.full && r.unfit == "" && time.Now().After(r.notUntil)
 }
 
 // move moves a message in the background. It reports whether it takes the job.
 func (r *retries) move(m *Message, delay time.Duration) bool {
-	return r.takes(m, delay) && r.add(&retryJob{message: m, due: time.Now().Add(delay)})
+	return r.takes(m, delay) && r.add(r.moves, &retryJob{message: m, due: time.Now().Add(delay)})
 }
 
 // finish settles a message of the retry stream in the background, once it is stored there that it is done.
 func (r *retries) finish(m *Message, verdict string) bool {
-	return r.add(&retryJob{message: m, verdict: verdict})
+	return r.add(r.ends, &retryJob{message: m, verdict: verdict})
 }
 
-func (r *retries) add(j *retryJob) bool {
+func (r *retries) add(jobs chan *retryJob, j *retryJob) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
-	case r.jobs <- j:
+	case jobs <- j:
 	default:
 		return false // more than can be leased
 	}
@@ -56,18 +57,15 @@ func (r *retries) add(j *retryJob) bool {
 	return true
 }
 
-func (r *retries) write(ctx context.Context) {
+// write does one job after the other until ctx ends.
+func write(ctx context.Context, jobs <-chan *retryJob, do func(context.Context, *retryJob), ended func()) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case j := <-r.jobs:
-			if j.verdict == "" {
-				r.store(ctx, j)
-			} else {
-				r.end(ctx, j)
-			}
-			r.ended()
+		case j := <-jobs:
+			do(ctx, j)
+			ended()
 		}
 	}
 }
@@ -114,7 +112,7 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 		err = r.publish(ctx, r.waiting(m, j.due))
 	}
 	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, errStopped) && !errors.Is(err, errPaused) {
+		if ctx.Err() == nil && !errors.Is(err, errStopped) && !errors.Is(err, errPaused) && !errors.Is(err, ErrNotConnected) {
 			r.failed(err)
 		}
 		m.Nak(time.Until(j.due))
@@ -130,7 +128,8 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 	m.source.settle(m, "+ACK")
 }
 
-// end stores that a message of the retry stream is done, then settles it there. With the stream deleted there is nothing to settle.
+// end stores that a message of the retry stream is done, then settles it there. While the stream does not take that nothing is
+// moved. With the stream deleted there is nothing to settle.
 func (r *retries) end(ctx context.Context, j *retryJob) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := r.publish(ctx, r.over(j.message))
@@ -141,6 +140,7 @@ func (r *retries) end(ctx context.Context, j *retryJob) {
 		if errors.Is(err, natsjs.ErrNoStreamResponse) && r.deleted(ctx) {
 			return
 		}
+		r.restMoves()
 		r.main.conn.complain("retry done "+r.hash, "the retry stream does not take the end of a message, trying on",
 			slog.String("stream", r.main.cfg.Stream), slog.String("consumer", r.main.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
 		wait := time.NewTimer(pause)

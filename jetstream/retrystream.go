@@ -24,7 +24,7 @@ func (r *retries) ensure(ctx context.Context) error {
 	if !info.Config.AllowMsgSchedules {
 		return fmt.Errorf("stream %s does not allow message schedules (allow_msg_schedules)", RetryStream)
 	}
-	r.judge(info.Config)
+	r.judge(ctx, info.Config)
 	return nil
 }
 
@@ -72,24 +72,12 @@ func (r *retries) look(ctx context.Context) {
 	if err != nil {
 		return // said by the source
 	}
-	r.judge(info.Config)
+	r.judge(ctx, info.Config)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.full = r.main.cfg.RetryStream.MaxBytes > 0 && info.State.Bytes >= uint64(r.main.cfg.RetryStream.MaxBytes)
 	if !info.TimeStamp.IsZero() {
 		r.skew = time.Until(info.TimeStamp)
-	}
-}
-
-// judge looks whether the stream, edited or made by somebody else, would drop what waits in it: then nothing is moved there.
-func (r *retries) judge(c natsjs.StreamConfig) {
-	lossy := c.MaxBytes > 0 || c.MaxMsgs > 0 || c.MaxMsgsPerSubject > 0 || c.MaxAge > 0 || c.Retention == natsjs.InterestPolicy
-	r.mu.Lock()
-	r.lossy = lossy
-	r.mu.Unlock()
-	if lossy {
-		r.main.conn.complain("retry stream limits", "the retry stream has limits or a retention by which it drops messages that wait: nothing is moved there",
-			slog.String("retry_stream", RetryStream))
 	}
 }
 
@@ -106,11 +94,11 @@ func (r *retries) ready(ctx context.Context) error {
 	defer look.Stop()
 	for {
 		st := r.source.Status()
-		if st.Bound && !r.isLossy() {
-			return nil
-		}
-		if st.Bound || r.paused() {
+		switch {
+		case r.paused() || st.Bound && r.isUnfit():
 			return errPaused
+		case st.Bound:
+			return nil
 		}
 		select {
 		case <-r.stop:
@@ -134,10 +122,14 @@ func (r *retries) failed(err error) {
 		slog.String("stream", r.main.cfg.Stream), slog.String("consumer", r.main.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
 }
 
-func (r *retries) isLossy() bool {
+// restMoves lets messages wait at the durable for a while, since the stream did not take the end of one.
+func (r *retries) restMoves() {
+	if !r.main.conn.Connected() {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lossy
+	r.notUntil = later(r.notUntil, time.Now().Add(retryTrouble))
 }
 
 // paused reports whether nothing is moved now, after a failure.

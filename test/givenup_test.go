@@ -1,6 +1,8 @@
 package test
 
 import (
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +10,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 // exhaust takes every delivery of what is in the stream without settling it, as processes that die in their work do, until
@@ -147,5 +151,56 @@ func TestGivenUpAfterItWasAnswered(t *testing.T) {
 	w.balance()
 	if n := len(w.dead()); n != 0 {
 		t.Errorf("%d dead letters", n)
+	}
+}
+
+// With manage: none the advisories are read too where there is a stream of them, by several sidecars, and none of them makes a durable there.
+func TestGivenUpWithManageNone(t *testing.T) {
+	w := newWorld(t)
+	w.streamOf(natsjs.StreamConfig{Name: "sidecar-advisories", Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"}})
+	w.durableOf(limited)
+	var given []uint64
+	for range 5 {
+		given = append(given, w.publish("orders.new", "x"))
+	}
+	w.exhaust(5)
+	w.must(w.nc.Publish("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."+stream+"."+durable, []byte("no advisory")))
+	none := consumer(func(c *config.Consumer) { c.Manage = "none" })
+	w.running(none)
+	w.running(none)
+	for _, seq := range given {
+		if e := w.deadOf(seq); e.header.Get("Dlq-Reason") != "max_deliver_server" {
+			t.Errorf("entry %v", e.header)
+		}
+	}
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.Msgs == 0 }, text("the advisories are handled"))
+	if info := w.streamInfo("sidecar-advisories"); info.State.Consumers != 0 {
+		t.Errorf("%d durables were made", info.State.Consumers)
+	}
+	good := w.publish("orders.new", "good")
+	eventually(t, func() bool { return len(w.app.of(good)) == 1 }, text("the next one is delivered"))
+	if n := len(w.dead()); n != len(given) {
+		t.Errorf("%d entries for %d messages", n, len(given))
+	}
+}
+
+// A check names what the user may not do with the advisories.
+func TestCheckOfThePermissionsForAdvisories(t *testing.T) {
+	w := newWorldOn(t, localnats.Options{Config: permitted(`"$JS.API.STREAM.MSG.DELETE.>"`, `"$JS.API.CONSUMER.CREATE.sidecar-advisories.>"`)})
+	w.streamOf(natsjs.StreamConfig{Name: "sidecar-advisories", Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"}})
+	w.durableOf(limited)
+	for manage, denied := range map[jetstream.Manage]string{"none": "STREAM.MSG.DELETE.sidecar-advisories", "create": "CONSUMER.CREATE.sidecar-advisories."} {
+		conn, err := jetstream.Dial(jetstream.Config{URLs: w.urls, Name: "check", User: "some", Password: "some"}, slog.New(slog.DiscardHandler))
+		w.must(err)
+		defer conn.Close()
+		eventually(t, conn.Connected, text("a connection"))
+		ctx, cancel := within()
+		defer cancel()
+		findings := conn.Check(ctx, jetstream.ConsumerConfig{Stream: stream, Durable: durable, Manage: manage}, jetstream.DeadLetterConfig{})
+		if !slices.ContainsFunc(findings, func(f jetstream.Finding) bool {
+			return f.Level == jetstream.Warning && strings.Contains(f.Detail, "the user may not publish to $JS.API."+denied)
+		}) {
+			t.Errorf("with manage: %s %s is not named: %v", manage, denied, findings)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -13,10 +14,8 @@ import (
 const (
 	// limitEvery is how often it is looked whether the durable has a limit of its own on deliveries.
 	limitEvery = 2 * time.Second
-	// sweepEvery is how often a sweep is tried until one is sure.
+	// sweepEvery is how often the sweep looks until it is over.
 	sweepEvery = 5 * time.Second
-	// laterPause is how long an advisory waits whose message cannot be rescued now.
-	laterPause = 5 * time.Second
 )
 
 // rescue dead-letters what the server gave up on, as long as the durable has a limit of its own: by the server's advisories,
@@ -31,47 +30,26 @@ func (p *Pipeline) rescue(ctx context.Context) {
 		case <-look.C:
 		}
 	}
-	advisories := p.Source.Advisories(p.Log.With(slog.String("for", "advisories")))
-	advisories.Pull(jetstream.PullAll)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := advisories.Run(ctx); err != nil {
-			p.Log.Error("messages that the server gives up on cannot be found", slog.String("error", err.Error()))
-		}
-	}()
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		p.sweep(ctx)
-	}()
-	for m := advisories.Next(ctx); m != nil; m = advisories.Next(ctx) {
-		p.advised(ctx, m)
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { p.sweep(ctx) })
+	if err := p.Source.EachAdvisory(ctx, p.Log.With(slog.String("for", "advisories")), p.advised); err != nil {
+		p.Log.Error("messages that the server gives up on cannot be found", slog.String("error", err.Error()))
 	}
-	<-swept
-	<-done
+	sweeping.Wait()
 }
 
-// advised handles one advisory. It is acked only when its message is settled, or gone.
-func (p *Pipeline) advised(ctx context.Context, advisory *jetstream.Message) {
-	g, err := jetstream.ParseAdvisory(advisory.Body)
+// advised handles one advisory. It is done only when its message is settled, or gone.
+func (p *Pipeline) advised(ctx context.Context, advisory []byte) (done bool) {
+	g, err := jetstream.ParseAdvisory(advisory)
 	if err != nil {
 		p.Log.Warn("an advisory is ignored", slog.String("error", err.Error()))
-		advisory.Ack()
-		return
+		return true
 	}
-	rescued, err := p.rescueOne(ctx, g)
-	switch {
-	case rescued:
-		advisory.Ack()
-	case ctx.Err() != nil:
-		advisory.HandBack()
-	default:
-		if err != nil {
-			p.Log.Error("a message that the server gave up on cannot be dead-lettered yet", slog.Uint64("sequence", g.Sequence), slog.String("error", err.Error()))
-		}
-		advisory.Nak(jittered(laterPause))
+	done, err = p.rescueOne(ctx, g)
+	if err != nil && ctx.Err() == nil {
+		p.Log.Error("a message that the server gave up on cannot be dead-lettered yet", slog.Uint64("sequence", g.Sequence), slog.String("error", err.Error()))
 	}
+	return done
 }
 
 // rescueOne dead-letters a message that the server gave up on, and settles it. A message that is in flight here waits for its
@@ -133,17 +111,21 @@ func (p *Pipeline) buryGivenUp(ctx context.Context, g jetstream.GivenUp, a *atte
 	return true, nil
 }
 
-// sweep looks once for what the server gave up on before the advisories were kept.
+// sweep looks for what the server gave up on before the advisories were kept, until there is no more of it.
 func (p *Pipeline) sweep(ctx context.Context) {
+	sweep := p.Source.Sweep()
 	for ctx.Err() == nil {
-		sequences, sure, err := p.Source.Stranded(ctx)
+		sequences, over, err := sweep.Look(ctx)
 		for _, n := range sequences {
 			g := jetstream.GivenUp{Sequence: n, Deliveries: uint64(p.Source.Limit()), Time: time.Now()}
-			if done, rescueErr := p.rescueOne(ctx, g); !done {
-				sure, err = false, rescueErr
+			done, rescueErr := p.rescueOne(ctx, g)
+			if done {
+				sweep.Done(n)
+			} else {
+				over, err = false, rescueErr
 			}
 		}
-		if sure {
+		if over {
 			return
 		}
 		if err != nil {
