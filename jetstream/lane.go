@@ -395,7 +395,7 @@ func (s *Source) merge(old, again *Message) bool {
 		if !old.started {
 			old.Delivered = again.Delivered
 		}
-		old.reply, old.touchedAt = again.reply, again.touchedAt
+		old.latest, old.reply, old.touchedAt = again.latest, again.reply, again.touchedAt
 		s.touched.remove(old)
 		s.touched.add(old)
 	case isNak(old.verdict):

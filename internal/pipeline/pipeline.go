@@ -203,6 +203,7 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 	defer cancel()
 
 	quick, done := context.WithTimeout(deadline, time.Second)
+	p.graves.stopWaiting()
 	p.Source.StopPulling(quick)
 	p.handBackWaiting()
 	p.Source.Unpin(quick)
@@ -217,7 +218,7 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 		<-idle
 	}
 	p.handBackWaiting()
-	p.graves.finish(deadline)
+	left := p.graves.finish(deadline)
 
 	flush := deadline
 	if p.Source.Status().Bound {
@@ -228,7 +229,7 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 			flush = grace
 		}
 	}
-	return p.Source.Flush(flush)
+	return left + p.Source.Flush(flush)
 }
 
 // handBackWaiting hands back what is leased and not begun: handing back is not failing.
