@@ -32,6 +32,7 @@ func (p *Pipeline) settleAll(b *batch, seen *Batch) {
 		case a.again:
 			p.end(a)
 			p.Source.Keep(a.message)
+			p.Source.Survived()
 			continue
 		case a.decision.Verdict == policy.Ack:
 			acked = append(acked, a)

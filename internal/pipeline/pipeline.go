@@ -111,7 +111,7 @@ func (p *Pipeline) AppChanged(up bool) {
 // pull lets as much be pulled as the app takes. The caller holds p.mu.
 func (p *Pipeline) pull() {
 	switch {
-	case p.away || p.gate.anyAlone():
+	case p.away || p.gate.keepsAlone():
 		p.Source.Pull(jetstream.PullNothing)
 	case p.open:
 		p.Source.Pull(jetstream.PullOne)
@@ -120,7 +120,7 @@ func (p *Pipeline) pull() {
 	}
 }
 
-// aloneChanged is told when a message comes that must be at the app alone, and when it leaves.
+// aloneChanged is told when a message comes that must be at the app alone, when it enters, and when it leaves.
 func (p *Pipeline) aloneChanged() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,6 +319,7 @@ func (p *Pipeline) handle(ctx context.Context, w *worker, m *jetstream.Message) 
 	p.end(&a)
 	if !decided {
 		p.Source.Keep(m)
+		p.Source.Survived()
 	}
 }
 
