@@ -23,6 +23,7 @@ type attempt struct {
 	duplicate bool // answered before
 	batched   bool // it shares its request
 	again     bool // of a batch: to be tried again in place
+	marks     int  // of a try alone: how many of its marks may be there
 
 	result   forward.Result
 	decision policy.Decision

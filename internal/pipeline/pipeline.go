@@ -69,6 +69,7 @@ type Pipeline struct {
 	gate    *gate
 	places  *places // nil: as many as Concurrency
 	graves  *graves
+	void    *voidMarks
 	order   *order     // nil: messages may overtake
 	batches sync.Mutex // held by who gathers a batch
 
@@ -90,6 +91,7 @@ func New(cfg Config, parts Parts) *Pipeline {
 	}
 	p.pace = newPace(cfg.Rate)
 	p.graves = newGraves(p)
+	p.void = newVoidMarks(parts.Marks, parts.Log)
 	p.order = newOrder(cfg.Order, parts.Source)
 	p.gate = newGate(cfg.Breaker, cfg.Concurrency)
 	p.gate.ready, p.gate.onChange, p.gate.onAlone = parts.Ready, p.breakerChanged, p.aloneChanged
@@ -186,6 +188,7 @@ func (p *Pipeline) Run(ctx context.Context) (unconfirmed int, err error) {
 		}
 	}
 	serving.Go(func() { p.rescue(serveCtx) })
+	serving.Go(func() { p.void.run(serveCtx) })
 	if p.Bucket != nil {
 		serving.Go(func() { p.memory.Run(serveCtx) })
 	}
@@ -219,6 +222,7 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 	}
 	p.handBackWaiting()
 	left := p.graves.finish(deadline)
+	p.void.finish(deadline)
 
 	flush := deadline
 	if p.Source.Status().Bound {
