@@ -128,8 +128,20 @@ func (m *Message) Term(reason string) {
 	m.done("+TERM" + reason)
 }
 
-// HandBack gives the message back for another delivery at once, to any sidecar of the durable.
-func (m *Message) HandBack() { m.source.settle(m, handBack) }
+// Stranded reports whether the server would give up on the message if it were handed back now: it delivers it no more, and the retry
+// stream cannot take it.
+func (m *Message) Stranded() bool {
+	r := m.source.retries
+	return m.Last() && (r == nil || !r.takesBack(m))
+}
+
+// HandBack gives the message back for another delivery at once, to any sidecar of the durable. On the last delivery that the server
+// makes it goes to the retry stream, if it can: else the server gives up on it.
+func (m *Message) HandBack() {
+	if r := m.source.retries; r == nil || !m.Last() || !r.takeBack(m) {
+		m.source.settle(m, handBack)
+	}
+}
 
 const (
 	ack      = "+ACK"

@@ -30,7 +30,7 @@ func (d *deadLetter) size() int {
 // server would give up on it, since this is its last delivery, and where there is no more room to remember its cause.
 func (g *graves) putAside(dl *deadLetter, wait time.Duration) {
 	switch {
-	case g.isStopping() && !dl.unsure:
+	case g.isStopping() && dl.mayGoBack():
 		dl.message.HandBack()
 	case g.isStopping():
 		g.hold(dl) // finish tries on

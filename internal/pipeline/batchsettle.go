@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jetsidecar/jetsidecar/jetstream"
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
@@ -91,7 +92,7 @@ func (p *Pipeline) rememberAll(b *batch, acked []*attempt) {
 // handBackAll hands messages back: the sidecar is stopping.
 func (p *Pipeline) handBackAll(items []*attempt) {
 	for _, a := range items {
-		a.message.HandBack()
+		p.giveBack([]*jetstream.Message{a.message})
 		p.end(a)
 	}
 }

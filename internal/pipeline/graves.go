@@ -47,7 +47,7 @@ type graves struct {
 	held       []*deadLetter            // leased, waiting for next
 	busy       int                      // added and neither stored nor put aside
 	storing    int                      // of those, on their way to the DLQ
-	stopping   bool                     // nothing waits any more, but what may be stored: see finish
+	stopping   bool                     // nothing waits any more, but what must not be handed back: see finish
 	closed     bool                     // nothing more is sent to the DLQ
 }
 

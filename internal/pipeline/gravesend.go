@@ -5,10 +5,8 @@ import (
 	"time"
 )
 
-// finish follows stopWaiting. It waits, while ctx lasts, until everything that is on its way to the DLQ is stored or refused. What is refused
-// is
-// handed back, and what may be stored although nothing said so is stored again: handed back, it could be accepted by the app and
-// be in the DLQ too. It returns how many of these are left: nothing more is known of them.
+// finish follows stopWaiting. It waits, while ctx lasts, until everything that is on its way to the DLQ is stored or refused. What is
+// refused is handed back, if it may: what may not is tried again. It returns how many of these are left: it is not known what becomes of them.
 func (g *graves) finish(ctx context.Context) (left int) {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
@@ -32,24 +30,21 @@ func (g *graves) finish(ctx context.Context) (left int) {
 	}
 }
 
-// stopWaiting lets nothing wait for the DLQ any more but what may be stored there: the sidecar is stopping.
+// stopWaiting lets nothing wait for the DLQ any more but what must not be handed back: the sidecar is stopping.
 func (g *graves) stopWaiting() {
 	g.mu.Lock()
 	g.stopping = true
-	var unsure, held []*deadLetter
-	for _, dl := range g.held {
-		if dl.unsure {
-			unsure = append(unsure, dl)
-		} else {
-			held = append(held, dl)
-		}
-	}
-	g.held = unsure
+	held := g.held
+	g.held = nil
 	g.mu.Unlock()
 	for _, dl := range held {
-		dl.message.HandBack()
+		g.putAside(dl, 0)
 	}
 }
+
+// mayGoBack reports whether a dead letter may be handed back. One that may be stored although nothing said so could be accepted by the
+// app then, and be in the DLQ too; one that the server would give up on would lose its cause.
+func (d *deadLetter) mayGoBack() bool { return !d.unsure && !d.message.Stranded() }
 
 // atRest reports whether nothing is on its way to the DLQ. At a stop everything soon is, or is handed back.
 func (g *graves) atRest() bool {
@@ -65,7 +60,7 @@ func (g *graves) isDue() bool {
 	return len(g.held) > 0 && time.Now().After(g.next)
 }
 
-// close lets nothing more go to the DLQ, and returns how many may be stored there and are not settled.
+// close lets nothing more go to the DLQ, and returns how many should have.
 func (g *graves) close() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

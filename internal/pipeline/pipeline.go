@@ -74,6 +74,7 @@ type Pipeline struct {
 	batches sync.Mutex // held by who gathers a batch
 
 	attempts atomic.Uint64 // with OrderStream
+	stopped  chan struct{} // closed at a stop, when what nobody works on is handed back
 
 	mu     sync.Mutex
 	away   bool // the app is
@@ -84,7 +85,7 @@ type Pipeline struct {
 
 // New prepares a pipeline. It starts nothing: see Run.
 func New(cfg Config, parts Parts) *Pipeline {
-	p := &Pipeline{Config: cfg, Parts: parts}
+	p := &Pipeline{Config: cfg, Parts: parts, stopped: make(chan struct{})}
 	if cfg.Dedupe.Store != "off" {
 		memory := dedupe.NewMemory(cfg.Dedupe.TTL, cfg.Dedupe.MaxEntries, time.Now)
 		p.memory = dedupe.NewShared(memory, parts.Bucket, parts.Observer.DedupeFailed)
@@ -208,8 +209,9 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 	quick, done := context.WithTimeout(deadline, time.Second)
 	p.graves.stopWaiting()
 	p.Source.StopPulling(quick)
-	p.handBackWaiting()
+	p.giveBack(p.takeWaiting())
 	p.Source.Unpin(quick)
+	close(p.stopped)
 	done()
 
 	idle := make(chan struct{})
@@ -220,7 +222,7 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 		cutOff(context.Cause(deadline))
 		<-idle
 	}
-	p.handBackWaiting()
+	handBack(p.takeWaiting())
 	left := p.graves.finish(deadline)
 	p.void.finish(deadline)
 
@@ -236,18 +238,6 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 	return left + p.Source.Flush(flush)
 }
 
-// handBackWaiting hands back what is leased and not begun: handing back is not failing.
-func (p *Pipeline) handBackWaiting() {
-	var all []*jetstream.Message
-	if p.order != nil {
-		all = p.order.stop()
-	}
-	for m := p.Source.TakeReady(); m != nil; m = p.Source.TakeReady() {
-		all = append(all, m)
-	}
-	handBack(append(all, p.waiting.Drain()...))
-}
-
 // next waits for a message to work on. It returns nil when ctx ends.
 func (p *Pipeline) next(ctx context.Context) *jetstream.Message {
 	if p.order != nil {
@@ -257,8 +247,13 @@ func (p *Pipeline) next(ctx context.Context) *jetstream.Message {
 }
 
 // work handles one message after the other until ctx ends. A request that is at the app then may finish until workCtx
-// ends; one that still waits for a connection is given up.
+// ends; one that still waits for a connection is given up. What must not be handed back is worked off after that.
 func (p *Pipeline) work(ctx, workCtx context.Context) {
+	p.workUntil(ctx, workCtx)
+	p.workOff(workCtx)
+}
+
+func (p *Pipeline) workUntil(ctx, workCtx context.Context) {
 	w := &worker{turn: make(chan struct{}, 1)}
 	var giveUp context.CancelCauseFunc
 	w.ctx, giveUp = context.WithCancelCause(workCtx)
@@ -282,7 +277,7 @@ func (p *Pipeline) work(ctx, workCtx context.Context) {
 	}
 	for m := p.next(ctx); m != nil; m = p.next(ctx) {
 		if ctx.Err() != nil {
-			m.HandBack()
+			p.giveBack([]*jetstream.Message{m})
 			return
 		}
 		p.handle(ctx, w, m)
