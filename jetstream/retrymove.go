@@ -71,14 +71,18 @@ func (r *retries) add(j *retryJob) bool {
 	r.busy++
 	if !r.wanted && j.verdict == "" {
 		r.wanted = true
-		why := "messages that wait for a retry hold half of max_ack_pending: further ones wait in the retry stream"
-		if j.back {
-			why = "messages are handed back that the durable delivers no more, by its own limit: they go to the retry stream"
-		}
-		r.log.Info(why, slog.String("retry_stream", RetryStream))
+		r.sayWanted(j.back)
 	}
 	r.nudge()
 	return true
+}
+
+func (r *retries) sayWanted(back bool) {
+	if back {
+		r.log.Info("messages are handed back that the durable delivers no more, by its own limit: they go to the retry stream", slog.String("retry_stream", RetryStream))
+		return
+	}
+	r.log.Info("messages that wait for a retry hold half of max_ack_pending: further ones wait in the retry stream", slog.String("retry_stream", RetryStream))
 }
 
 func (r *retries) write(ctx context.Context) {
