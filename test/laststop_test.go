@@ -13,7 +13,7 @@ import (
 // once is a durable that delivers each message once.
 func (w *world) once() {
 	w.t.Helper()
-	w.durableOf(func(c *natsjs.ConsumerConfig) { c.MaxDeliver, c.AckWait = 1, time.Second })
+	w.durableOf(func(c *natsjs.ConsumerConfig) { c.MaxDeliver = 1 })
 }
 
 // few is a consumer of few leases, with so much time for a stop.
