@@ -69,7 +69,8 @@ type DeadLetterConfig struct {
 // RetryStreamConfig says whether messages that wait for a retry may wait in the retry stream.
 type RetryStreamConfig struct {
 	// Enabled lets messages that wait for a retry wait in the stream sidecar-retries once they would hold half of
-	// max_ack_pending, so that new messages keep coming. It needs nats-server 2.12.
+	// max_ack_pending, so that new messages keep coming, and messages that are handed back on the last delivery that the durable
+	// makes. It needs nats-server 2.12.
 	Enabled bool `koanf:"enabled"`
 	// MaxBytes is the size of the retry stream above which nothing more is moved there; then retries wait at the durable.
 	MaxBytes int64 `koanf:"max_bytes" unit:"bytes"`

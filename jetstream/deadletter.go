@@ -304,10 +304,12 @@ func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (seq uint64, dropp
 	}
 	for i, msg := range msgs {
 		at, err := d.publish(ctx, msg)
-		if err != nil {
+		switch {
+		case err != nil && i > 0:
+			return 0, 0, fmt.Errorf("%w: %w", err, ErrUnsure) // a part is
+		case err != nil:
 			return 0, 0, err
-		}
-		if i == 0 {
+		case i == 0:
 			seq = at
 		}
 	}
@@ -323,11 +325,11 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) (seq uint64, e
 	ack, err := d.conn.js.PublishMsg(ctx, msg)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
-		return 0, ErrNotConnected
+		return 0, fmt.Errorf("%w: %w", ErrNotConnected, ErrUnsure)
 	case errors.Is(err, natsjs.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return 0, fmt.Errorf("storing in DLQ stream %s: no stream listens on %s", d.name, msg.Subject)
 	case errors.Is(err, context.DeadlineExceeded):
-		return 0, fmt.Errorf("storing in DLQ stream %s: not confirmed within %s", d.name, putTimeout)
+		return 0, fmt.Errorf("storing in DLQ stream %s: not confirmed within %s, %w", d.name, putTimeout, ErrUnsure)
 	case err != nil:
 		return 0, fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)
 	case ack.Stream != d.name:

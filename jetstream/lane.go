@@ -138,12 +138,10 @@ func (s *Source) wants() int {
 	return free
 }
 
-// wantsOne reports whether a message is missing to try a failing app with.
+// wantsOne reports whether a message is missing to try a failing app with. Those that failed may hold every worker: one comes free
+// after each try.
 func (s *Source) wantsOne(coming int) bool {
-	if coming > 0 || len(s.leases) >= s.cfg.Concurrency {
-		return false
-	}
-	return !s.anyFresh() && (s.due == nil || len(s.leases) == 0)
+	return coming == 0 && !s.anyFresh() && (s.due == nil || len(s.leases) == 0)
 }
 
 // anyFresh reports whether a message is leased that was not tried before.
@@ -395,7 +393,7 @@ func (s *Source) merge(old, again *Message) bool {
 		if !old.started {
 			old.Delivered = again.Delivered
 		}
-		old.reply, old.touchedAt = again.reply, again.touchedAt
+		old.latest, old.reply, old.touchedAt = again.latest, again.reply, again.touchedAt
 		s.touched.remove(old)
 		s.touched.add(old)
 	case isNak(old.verdict):

@@ -51,9 +51,10 @@ type Message struct {
 
 	// Guarded by source.mu.
 	started    bool
-	kept       bool // it was tried, and is tried again in place
-	settled    bool // by another client, on a source that keeps order: it is pending no more
-	first      bool // nothing before it is pending, on a source that keeps order
+	latest     uint64 // number of the latest delivery: more than Delivered if there was another while this one was in work
+	kept       bool   // it was tried, and is tried again in place
+	settled    bool   // by another client, on a source that keeps order: it is pending no more
+	first      bool   // nothing before it is pending, on a source that keeps order
 	released   bool
 	verdict    string    // what was decided; empty: nothing yet
 	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
@@ -74,6 +75,22 @@ func (m *Message) Leased() bool {
 	m.source.mu.Lock()
 	defer m.source.mu.Unlock()
 	return !m.released
+}
+
+// Last reports whether the server delivers the message no more, whatever becomes of this delivery but an ack: the durable has a limit of
+// its own on deliveries, and this is the last one.
+func (m *Message) Last() bool {
+	s := m.source
+	if s.due != nil {
+		return false // the durable of the retry stream has no limit
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit := m.MaxDeliver
+	if s.bound != nil {
+		limit = s.bound.info.Config.MaxDeliver
+	}
+	return limit > 0 && m.latest >= uint64(limit)
 }
 
 // Ack says that the message is done.
@@ -111,8 +128,20 @@ func (m *Message) Term(reason string) {
 	m.done("+TERM" + reason)
 }
 
-// HandBack gives the message back for another delivery at once, to any sidecar of the durable.
-func (m *Message) HandBack() { m.source.settle(m, handBack) }
+// Stranded reports whether the server would give up on the message if it were handed back now: it delivers it no more, and the retry
+// stream cannot take it.
+func (m *Message) Stranded() bool {
+	r := m.source.retries
+	return m.Last() && (r == nil || !r.takesBack(m))
+}
+
+// HandBack gives the message back for another delivery at once, to any sidecar of the durable. On the last delivery that the server
+// makes it goes to the retry stream, if it can: else the server gives up on it.
+func (m *Message) HandBack() {
+	if r := m.source.retries; r == nil || !m.Last() || !r.takeBack(m) {
+		m.source.settle(m, handBack)
+	}
+}
 
 const (
 	ack      = "+ACK"
@@ -144,7 +173,7 @@ func newMessage(msg *nats.Msg) (*Message, uint64, error) {
 	m := &Message{
 		Subject: msg.Subject, Header: msg.Header, Body: msg.Data,
 		Sequence: d.stream, Delivered: d.delivered, Pending: d.pending, Stored: d.stored,
-		lease: d.stream, reply: msg.Reply, size: int64(msg.Size()),
+		lease: d.stream, latest: d.delivered, reply: msg.Reply, size: int64(msg.Size()),
 	}
 	m.HeaderLost = len(m.Header) == 0 && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data)+len("NATS/1.0\r\n\r\n")
 	return m, d.consumer, nil

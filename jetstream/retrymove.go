@@ -14,6 +14,7 @@ type retryJob struct {
 	message *Message
 	due     time.Time // when a message that is moved is to be tried again
 	verdict string    // over a message of the retry stream; empty: it is moved
+	back    bool      // it is moved to be handed back, also by a sidecar that is stopping
 }
 
 // takes reports whether a message that is to be tried again is to wait in the retry stream.
@@ -27,7 +28,27 @@ func (r *retries) takes(m *Message, delay time.Duration) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.stopping && !r.full && r.unfit == "" && time.Now().After(r.notUntil)
+	return !r.stopping && r.mayTake()
+}
+
+// mayTake reports whether the retry stream takes messages, as far as is known. The caller holds r.mu.
+func (r *retries) mayTake() bool {
+	return !r.full && r.unfit == "" && time.Now().After(r.notUntil)
+}
+
+// takesBack reports whether a message that the durable delivers no more can be handed back in the retry stream.
+func (r *retries) takesBack(m *Message) bool {
+	if !r.main.cfg.RetryStream.Enabled || !r.fits(m) || r.main.conn.olderThan(2, 12) || r.main.cfg.Manage == ManageNone && !r.source.Status().Bound {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mayTake()
+}
+
+// takeBack hands such a message back in the background. It reports whether it takes the job.
+func (r *retries) takeBack(m *Message) bool {
+	return r.takesBack(m) && r.add(r.moves, &retryJob{message: m, due: time.Now(), back: true})
 }
 
 // move moves a message in the background. It reports whether it takes the job.
@@ -51,10 +72,18 @@ func (r *retries) add(jobs chan *retryJob, j *retryJob) bool {
 	r.busy++
 	if !r.wanted && j.verdict == "" {
 		r.wanted = true
-		r.log.Info("messages that wait for a retry hold half of max_ack_pending: further ones wait in the retry stream", slog.String("retry_stream", RetryStream))
+		r.sayWanted(j.back)
 	}
 	r.nudge()
 	return true
+}
+
+func (r *retries) sayWanted(back bool) {
+	if back {
+		r.log.Info("messages are handed back that the durable delivers no more, by its own limit: they go to the retry stream", slog.String("retry_stream", RetryStream))
+		return
+	}
+	r.log.Info("messages that wait for a retry hold half of max_ack_pending: further ones wait in the retry stream", slog.String("retry_stream", RetryStream))
 }
 
 // write does one job after the other until ctx ends.
@@ -104,7 +133,7 @@ func (r *retries) flush(ctx context.Context) (left int) {
 // acked then without a call. If it is not known whether it was stored it waits where it is; if it was, the same happens.
 func (r *retries) store(ctx context.Context, j *retryJob) {
 	m := j.message
-	err := r.ready(ctx)
+	err := r.ready(ctx, j)
 	if err == nil {
 		err = m.source.stillLeased(m)
 	}
@@ -114,6 +143,10 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errStopped) && !errors.Is(err, errPaused) && !errors.Is(err, ErrNotConnected) {
 			r.failed(err)
+		}
+		if j.back {
+			m.source.settle(m, handBack)
+			return
 		}
 		m.Nak(time.Until(j.due))
 		return

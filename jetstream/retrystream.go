@@ -87,8 +87,12 @@ var (
 )
 
 // ready waits until the retry stream is served, which it may have to be made for.
-func (r *retries) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, comingFor)
+func (r *retries) ready(ctx context.Context, j *retryJob) error {
+	wait, stop := comingFor, r.stop
+	if j.back {
+		wait, stop = putTimeout, nil // there is no other time for it
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	look := time.NewTicker(retryTick / 10)
 	defer look.Stop()
@@ -101,7 +105,7 @@ func (r *retries) ready(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-r.stop:
+		case <-stop:
 			return errStopped
 		case <-ctx.Done():
 			return errors.New(st.Detail)

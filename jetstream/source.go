@@ -197,7 +197,12 @@ func (s *Source) Next(ctx context.Context) *Message {
 	}
 }
 
-// TakeReady returns a message nobody works on yet, or nil if there is none: to hand back at a stop.
+// Resume marks a message of TakeReady as worked on, as Next does. It returns false if it must not be.
+func (s *Source) Resume(ctx context.Context, m *Message) bool {
+	return m.source.begin(m) && (s.retries == nil || !s.retries.superseded(ctx, m))
+}
+
+// TakeReady returns a message nobody works on yet, or nil if there is none: to hand back at a stop, or to work off.
 func (s *Source) TakeReady() *Message {
 	if m := s.left.Swap(nil); m != nil {
 		return m

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -254,10 +253,10 @@ func TestBatchTransports(t *testing.T) {
 // A message past its limit, by processes that died, is alone in its batch and dead-lettered on evidence; its neighbours pass.
 func TestBatchCrashLoop(t *testing.T) {
 	w := newWorld(t)
-	var running atomic.Pointer[process]
+	killing := make(deadly, 20)
 	a := w.batchApp(func(b *batchCall) (reply, map[string]verdict) {
 		if slices.ContainsFunc(b.items, func(i item) bool { return i.body() == "killer" }) {
-			running.Load().signal(syscall.SIGKILL)
+			killing <- struct{}{}
 			return reply{gate: make(chan struct{})}, nil
 		}
 		return reply{status: 200}, nil
@@ -275,9 +274,7 @@ func TestBatchCrashLoop(t *testing.T) {
 		if deaths > 12 {
 			t.Fatal("it goes on and on")
 		}
-		p := start(t, env...)
-		running.Store(p)
-		w.diesOrBuries(p)
+		w.diesOrBuries(start(t, env...), killing)
 	}
 	if e := w.deadOf(killer); e.header.Get("Dlq-Reason") != "crash_loop" {
 		t.Errorf("headers %v", e.header)

@@ -2,8 +2,6 @@ package test
 
 import (
 	"fmt"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,10 +12,10 @@ import (
 // of its neighbours along.
 func TestOneMessageKillsItsProcess(t *testing.T) {
 	w := newWorld(t)
-	var running atomic.Pointer[process]
+	killing := make(deadly, 20)
 	w.app.on(func(c *call) reply {
 		if c.body == "killer" {
-			running.Load().signal(syscall.SIGKILL)
+			killing <- struct{}{}
 			return reply{gate: make(chan struct{})}
 		}
 		return reply{status: 200, delay: 50 * time.Millisecond}
@@ -33,9 +31,7 @@ func TestOneMessageKillsItsProcess(t *testing.T) {
 	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_MAX_DELIVER=3")
 	deaths := 0
 	for len(w.dead()) == 0 {
-		p := start(t, env...)
-		running.Store(p)
-		w.diesOrBuries(p)
+		w.diesOrBuries(start(t, env...), killing)
 		if deaths++; deaths > 12 {
 			t.Fatalf("%d processes died of one message", deaths)
 		}
@@ -112,8 +108,19 @@ func TestPastTheLimitAVerdictCounts(t *testing.T) {
 	w.waitDone()
 }
 
-// diesOrBuries waits until a process has died, or a message is in the DLQ.
-func (w *world) diesOrBuries(p *process) {
+// deadly is told when a message that kills its process is at the app.
+type deadly chan struct{}
+
+// diesOrBuries lets a process die when such a message is at the app, or waits until a message is in the DLQ.
+func (w *world) diesOrBuries(p *process, d deadly) {
 	w.t.Helper()
-	eventually(w.t, func() bool { return closed(p.ended) || len(w.dead()) > 0 }, text("the process dies, or the message is dead-lettered"))
+	eventually(w.t, func() bool {
+		select {
+		case <-d:
+			p.kill()
+			return true
+		default:
+			return len(w.dead()) > 0
+		}
+	}, text("the message kills its process, or is dead-lettered"))
 }

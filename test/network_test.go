@@ -22,6 +22,8 @@ type far struct {
 	conns []net.Conn
 	lose  int // acks to be lost on the way to NATS
 	lost  int
+	hold  string        // what is held on the way from NATS, and all after it
+	let   chan struct{} // closed: nothing is held any more
 }
 
 // faraway puts NATS at a distance.
@@ -31,9 +33,9 @@ func faraway(t *testing.T, url string, delay time.Duration) *far {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &far{ln: ln, to: strings.TrimPrefix(url, "nats://"), delay: delay}
+	f := &far{ln: ln, to: strings.TrimPrefix(url, "nats://"), delay: delay, let: make(chan struct{})}
 	f.wg.Go(f.accept)
-	t.Cleanup(f.close)
+	t.Cleanup(func() { f.holdBack(""); f.close() })
 	return f
 }
 
@@ -51,7 +53,7 @@ func (f *far) accept() {
 		f.conns = append(f.conns, near, there)
 		f.mu.Unlock()
 		f.wg.Go(func() { f.carry(near, there, f.eat) })
-		f.wg.Go(func() { f.carry(there, near, func([]byte) bool { return false }) })
+		f.wg.Go(func() { f.carry(there, near, f.wait) })
 	}
 }
 
@@ -92,6 +94,26 @@ func (f *far) eat(data []byte) bool {
 	}
 	f.lost += n
 	return true
+}
+
+// wait holds what comes from NATS while it is to be held. Nothing is lost.
+func (f *far) wait(data []byte) bool {
+	f.mu.Lock()
+	hold, let := f.hold, f.let
+	f.mu.Unlock()
+	if hold != "" && bytes.Contains(data, []byte(hold)) {
+		<-let
+	}
+	return false
+}
+
+// holdBack holds the next answer of NATS that has this text in it, and all that comes after it on its connection, until it is called
+// again. With an empty text nothing is held.
+func (f *far) holdBack(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.let)
+	f.hold, f.let = text, make(chan struct{})
 }
 
 // loseAcks lets so many acks be lost.

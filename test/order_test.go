@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -303,10 +302,10 @@ func TestOrderOverServerRestarts(t *testing.T) {
 func TestOrderBehindAKiller(t *testing.T) {
 	w := newWorld(t)
 	w.pinnedDurable(time.Second)
-	var running atomic.Pointer[process]
+	killing := make(deadly, 20)
 	w.app.on(func(c *call) reply {
 		if c.body == "killer" {
-			running.Load().signal(syscall.SIGKILL)
+			killing <- struct{}{}
 			return reply{gate: make(chan struct{})}
 		}
 		return reply{status: 200}
@@ -319,9 +318,7 @@ func TestOrderBehindAKiller(t *testing.T) {
 		if deaths > 10 {
 			t.Fatalf("%d processes died of one message", deaths)
 		}
-		p := start(t, env...)
-		running.Store(p)
-		w.diesOrBuries(p)
+		w.diesOrBuries(start(t, env...), killing)
 	}
 	w.waitDone()
 	w.inOrder(bySubject)

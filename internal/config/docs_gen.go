@@ -81,7 +81,7 @@ var docs = map[string]string{
 	"jetstream.DeadLetterConfig.Replicas":    "Replicas of a DLQ stream made here; 0 means as many as the source stream has.",
 	"jetstream.DeadLetterConfig.Stream":      "Stream is the DLQ stream; {stream} and {consumer} are replaced.",
 	"jetstream.DeadLetterConfig.Subject":     "Subject is the subject of an entry; {stream}, {consumer} and {subject} (the original one) are replaced.",
-	"jetstream.RetryStreamConfig.Enabled":    "Enabled lets messages that wait for a retry wait in the stream sidecar-retries once they would hold half of max_ack_pending, so that new messages keep coming. It needs nats-server 2.12.",
+	"jetstream.RetryStreamConfig.Enabled":    "Enabled lets messages that wait for a retry wait in the stream sidecar-retries once they would hold half of max_ack_pending, so that new messages keep coming, and messages that are handed back on the last delivery that the durable makes. It needs nats-server 2.12.",
 	"jetstream.RetryStreamConfig.MaxBytes":   "MaxBytes is the size of the retry stream above which nothing more is moved there; then retries wait at the durable.",
 	"jetstream.TLSConfig.CAFile":             "CAFile is a PEM file with the certificate authorities to trust; empty means the system's.",
 	"jetstream.TLSConfig.CertFile":           "CertFile is the client's certificate (PEM).",

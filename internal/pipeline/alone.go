@@ -41,7 +41,9 @@ func (p *Pipeline) pastLimit(a *attempt) bool {
 // no evidence.
 func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	key := p.markKey(a)
-	n, err := p.Marks.Count(ctx, key)
+	a.marks = crashMarks // as far as is known
+	there, err := p.Marks.Count(ctx, key)
+	n := max(there-p.void.of(key), 0)
 	if err == nil && n >= crashMarks {
 		a.result.Error = "its processes died while it was tried alone"
 		a.decision = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonCrashLoop}
@@ -49,6 +51,8 @@ func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	}
 	set := err == nil
 	if set {
+		a.marks = max(there, n+1)
+		p.void.gone(key) // they are written over
 		err = p.Marks.Set(ctx, key, n+1)
 	}
 	switch {
@@ -64,11 +68,18 @@ func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	return false
 }
 
-// unmark removes the marks: there is a verdict, or the message is handed back.
+// unmark removes the marks: there is a verdict, or the message is handed back. If it cannot now, they are void.
 func (p *Pipeline) unmark(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), unmarkFor)
 	defer cancel()
-	if err := p.Marks.Remove(ctx, p.markKey(a)); err != nil {
+	key := p.markKey(a)
+	err := p.Marks.Remove(ctx, key)
+	switch {
+	case err == nil:
+		p.void.gone(key)
+	case p.void.add(key, a.marks):
+		p.Log.Warn("the mark of a message is not removed yet", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+	default:
 		p.Log.Warn("the mark of a message stays", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
 	}
 }

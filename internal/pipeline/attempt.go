@@ -24,6 +24,7 @@ type attempt struct {
 	batched   bool // it shares its request
 	named     bool // of a batch: the answer has a result of its own for it
 	again     bool // of a batch: to be tried again in place
+	marks     int  // of a try alone: how many of its marks may be there
 
 	result   forward.Result
 	decision policy.Decision

@@ -34,7 +34,7 @@ func (p *Pipeline) workBatches(ctx context.Context, w *worker) {
 		b.messages = p.Source.NextBatch(ctx, p.Batch, b.messages[:0])
 		p.batches.Unlock()
 		if ctx.Err() != nil {
-			handBack(b.messages)
+			p.giveBack(b.messages)
 			return
 		}
 		p.handleBatch(ctx, w, b)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jetsidecar/jetsidecar/jetstream"
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
@@ -32,6 +33,7 @@ func (p *Pipeline) settleAll(b *batch, seen *Batch) {
 		case a.again:
 			p.end(a)
 			p.Source.Keep(a.message)
+			p.Source.Survived()
 			continue
 		case a.decision.Verdict == policy.Ack:
 			acked = append(acked, a)
@@ -90,7 +92,7 @@ func (p *Pipeline) rememberAll(b *batch, acked []*attempt) {
 // handBackAll hands messages back: the sidecar is stopping.
 func (p *Pipeline) handBackAll(items []*attempt) {
 	for _, a := range items {
-		a.message.HandBack()
+		p.giveBack([]*jetstream.Message{a.message})
 		p.end(a)
 	}
 }

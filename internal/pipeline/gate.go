@@ -12,12 +12,13 @@ import (
 type gate struct {
 	ready    func(context.Context) error                  // the app's ready probe; nil if it has none
 	onChange func(open bool, since time.Time, why string) // called when the breaker opens or closes
-	onAlone  func()                                       // called when a message comes that must be alone, and when it leaves
+	onAlone  func()                                       // called when a message comes that must be alone, when it enters, and when it leaves
 
 	mu      sync.Mutex
 	breaker *policy.Breaker
 	inside  int           // requests at the app
 	alone   int           // messages that are at the app alone, or wait until they are: nobody else enters
+	aloneIn bool          // one of them is at the app
 	fresh   int           // at the gate with a message that was not tried before
 	waiting int           // who waits for changed
 	changed chan struct{} // closed when something changed
@@ -48,6 +49,9 @@ func (g *gate) enter(ctx context.Context, e entry) error {
 	for {
 		wait, changed, open := g.tryEnter(time.Now(), e)
 		if changed == nil {
+			if e.alone {
+				g.aloneChanged()
+			}
 			if !open || g.ready == nil {
 				return nil
 			}
@@ -56,6 +60,9 @@ func (g *gate) enter(ctx context.Context, e entry) error {
 				return nil
 			}
 			g.postpone()
+			if e.alone {
+				g.aloneChanged()
+			}
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -96,6 +103,7 @@ func (g *gate) tryEnter(now time.Time, e entry) (wait time.Duration, changed <-c
 	room := g.alone == 0 || e.alone && g.inside == 0 || open && e.fresh
 	if most := g.breaker.Allowed(now); g.inside < most && turn && room {
 		g.inside++
+		g.aloneIn = e.alone
 		return 0, nil, open
 	}
 	g.waiting++
@@ -124,7 +132,8 @@ func (g *gate) comes(e entry, delta int) {
 	}
 }
 
-// wantAlone is told that a message is to be at the app alone, until notAlone: nobody else enters, and nothing is pulled.
+// wantAlone is told that a message is to be at the app alone, until notAlone: nobody else enters, and nothing is pulled. While the
+// breaker is open that begins when it enters.
 func (g *gate) wantAlone() { g.changeAlone(1) }
 
 // notAlone is told that such a message is done.
@@ -135,16 +144,22 @@ func (g *gate) changeAlone(delta int) {
 	g.alone += delta
 	g.tell()
 	g.mu.Unlock()
+	g.aloneChanged()
+}
+
+func (g *gate) aloneChanged() {
 	if g.onAlone != nil {
 		g.onAlone()
 	}
 }
 
-// anyAlone reports whether a message is at the app alone, or waits until it is.
-func (g *gate) anyAlone() bool {
+// keepsAlone reports whether nothing may be pulled, for a message that is at the app alone, or waits until it is. While the breaker is
+// open several such ones may wait for long, and perhaps only another message can close it.
+func (g *gate) keepsAlone() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.alone > 0
+	_, open := g.breaker.Open()
+	return g.aloneIn || g.alone > 0 && !open
 }
 
 // opens is closed when the breaker opens; nil if it is open.
@@ -162,6 +177,7 @@ func (g *gate) exit() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
+	g.aloneIn = false
 	g.tell()
 }
 
@@ -170,6 +186,7 @@ func (g *gate) postpone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
+	g.aloneIn = false
 	g.breaker.Postpone(time.Now(), random())
 	g.tell()
 }
@@ -187,6 +204,7 @@ func (g *gate) left(count func(now time.Time)) {
 	now := time.Now()
 	since, was := g.breaker.Open()
 	g.inside--
+	g.aloneIn = false // it was this one: nobody else is inside then
 	count(now)
 	opened, open := g.breaker.Open()
 	g.tell()

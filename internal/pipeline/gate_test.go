@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,6 +164,34 @@ func TestGateProbesBesideOneThatMustBeAlone(t *testing.T) {
 		all.Wait()
 		if got := strings.Join(order, " "); got != "fresh fresh alone tried" {
 			t.Errorf("order %s", got)
+		}
+	})
+}
+
+// While one must be at the app alone nothing is pulled; with the breaker open only while it is there, so that another message can
+// come and close it.
+func TestGateKeepsOneAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := newGate(breaker(), 4)
+		closed.wantAlone()
+		if !closed.keepsAlone() {
+			t.Error("others may be pulled while one waits to be alone")
+		}
+		g := opened(t)
+		var told []bool
+		g.onAlone = func() { told = append(told, g.keepsAlone()) }
+		g.ready = func(context.Context) error {
+			if len(told) == 2 {
+				return errors.New("not ready")
+			}
+			return nil
+		}
+		g.wantAlone()
+		mustEnter(t, g, true)
+		g.leave(2, failed, "503")
+		g.notAlone()
+		if want := []bool{false, true, false, true, false}; !slices.Equal(told, want) {
+			t.Errorf("kept alone: %v, want %v: waits, enters, is put off, enters again, is done", told, want)
 		}
 	})
 }

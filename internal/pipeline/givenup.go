@@ -53,7 +53,8 @@ func (p *Pipeline) advised(ctx context.Context, advisory []byte) (done bool) {
 }
 
 // rescueOne dead-letters a message that the server gave up on, and settles it. A message that is in flight here waits for its
-// own verdict; one that was answered before, or moved to the retry stream, is only settled.
+// own verdict; one that was answered before, or moved to the retry stream, is only settled. One that waited for the DLQ keeps its
+// cause.
 func (p *Pipeline) rescueOne(ctx context.Context, g jetstream.GivenUp) (done bool, err error) {
 	if p.Source.Holds(g.Sequence) {
 		return false, nil
@@ -65,49 +66,55 @@ func (p *Pipeline) rescueOne(ctx context.Context, g jetstream.GivenUp) (done boo
 	if m == nil || m.Stored.After(g.Time) || g.Time.Before(m.StreamCreated) {
 		return true, nil // gone, or of a stream that is gone
 	}
-	a := &attempt{message: m, number: g.Deliveries, scope: p.scopeOf(m), decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
-	p.identify(a)
+	dl, known := p.graves.cause(m)
+	if !known {
+		dl = p.givenUp(m, g)
+	}
+	p.identify(&dl.attempt)
 	moved, err := p.Source.Moved(ctx, m)
 	if err != nil {
 		return false, err
 	}
-	if !moved && (p.memory == nil || !p.answered(a)) {
-		if done, err := p.buryGivenUp(ctx, g, a); !done {
+	if !moved && (p.memory == nil || !p.answered(&dl.attempt)) {
+		if done, err := p.buryGivenUp(ctx, dl); !done {
 			return false, err
 		}
 	}
-	return p.settleGivenUp(ctx, m)
+	if err := p.Source.SettleGivenUp(ctx, m, dl.letter.Reason); err != nil {
+		return false, err
+	}
+	p.graves.done(m)
+	return true, nil
 }
 
-func (p *Pipeline) settleGivenUp(ctx context.Context, m *jetstream.Message) (bool, error) {
-	err := p.Source.SettleGivenUp(ctx, m, string(policy.ReasonMaxDeliverServer))
-	return err == nil, err
-}
-
-func (p *Pipeline) buryGivenUp(ctx context.Context, g jetstream.GivenUp, a *attempt) (done bool, err error) {
-	text := fmt.Sprintf("the server gave up after %d deliveries", g.Deliveries)
-	m := a.message
+// givenUp is the dead letter of a message of which no more is known than that the server gave up on it.
+func (p *Pipeline) givenUp(m *jetstream.Message, g jetstream.GivenUp) *deadLetter {
 	m.Delivered = g.Deliveries
-	a.result.Error = text
+	a := attempt{message: m, number: g.Deliveries, scope: p.scopeOf(m), decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
+	a.result.Error = fmt.Sprintf("the server gave up after %d deliveries", g.Deliveries)
+	dl := p.deadLetter(&a)
+	dl.letter.FailedAt = g.Time
+	return dl
+}
+
+func (p *Pipeline) buryGivenUp(ctx context.Context, dl *deadLetter) (done bool, err error) {
 	if !p.DLQ {
-		p.Log.Error("a dead letter is discarded: the dlq is not enabled", slog.Uint64("sequence", m.Sequence), slog.String("reason", string(a.decision.Reason)))
-		p.settled(a, ResultDLQ)
+		p.Log.Error("a dead letter is discarded: the dlq is not enabled", slog.Uint64("sequence", dl.message.Sequence), slog.String("reason", dl.letter.Reason))
+		p.settled(&dl.attempt, ResultDLQ)
 		return true, nil
 	}
-	dropped, err := p.DeadLetters.Put(ctx, jetstream.DeadLetter{
-		Message: m, Deliveries: g.Deliveries, Reason: string(policy.ReasonMaxDeliverServer), Error: text, FailedAt: g.Time,
-	})
+	dropped, err := p.DeadLetters.Put(ctx, dl.letter)
 	if err != nil {
-		p.Observer.DeadLetterFailed(m.Sequence, err)
+		p.Observer.DeadLetterFailed(dl.message.Sequence, err)
 		return false, err
 	}
 	if p.memory != nil {
-		p.memory.Remember(a.self)
+		p.memory.Remember(dl.self)
 	}
 	if dropped > 0 {
 		p.Observer.HeadersDropped(dropped)
 	}
-	p.settled(a, ResultDLQ)
+	p.settled(&dl.attempt, ResultDLQ)
 	return true, nil
 }
 

@@ -15,13 +15,6 @@ import (
 const (
 	// maxWriters bounds how many dead letters of a consumer are stored at a time.
 	maxWriters = 16
-	// maxRemembered bounds the memory for dead letters that wait at the server for the DLQ to take them.
-	maxRemembered = 8 << 20
-	// entryOverhead is what a remembered dead letter costs besides its texts.
-	entryOverhead = 512
-	// rememberFor is how long a remembered dead letter that does not come back is kept: its message is gone.
-	rememberFor = time.Hour
-
 	firstPause = 250 * time.Millisecond
 	longPause  = 10 * time.Second
 	watchEvery = 10 * time.Second
@@ -30,12 +23,10 @@ const (
 // deadLetter is a message that is decided and not stored yet.
 type deadLetter struct {
 	attempt
-	letter jetstream.DeadLetter
-	since  time.Time // when it was put aside
-}
-
-func (d *deadLetter) size() int {
-	return entryOverhead + len(d.letter.Error) + len(d.letter.Response)
+	letter    jetstream.DeadLetter
+	since     time.Time // when it was put aside
+	notBefore time.Time // when it may be tried again, whatever the others may
+	unsure    bool      // it was sent to the DLQ, and may be there
 }
 
 // graves stores dead letters in the background. While the DLQ cannot take one, only the storing is tried again; the
@@ -55,14 +46,10 @@ type graves struct {
 	said       time.Time                // when a failure was last logged
 	held       []*deadLetter            // leased, waiting for next
 	busy       int                      // added and neither stored nor put aside
+	storing    int                      // of those, on their way to the DLQ
+	stopping   bool                     // nothing waits any more, but what must not be handed back: see finish
+	closed     bool                     // nothing more is sent to the DLQ
 }
-
-type asideKey struct {
-	stream   time.Time // creation time
-	sequence uint64
-}
-
-func keyOf(m *jetstream.Message) asideKey { return asideKey{m.StreamCreated, m.Sequence} }
 
 func newGraves(p *Pipeline) *graves {
 	return &graves{
@@ -72,24 +59,6 @@ func newGraves(p *Pipeline) *graves {
 }
 
 func (g *graves) writers() int { return min(g.p.Concurrency, maxWriters) }
-
-// dug returns the dead letter that this delivery continues, if there is one.
-func (g *graves) dug(m *jetstream.Message) (*deadLetter, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	dl, ok := g.aside[keyOf(m)]
-	if !ok {
-		return nil, false
-	}
-	g.forget(keyOf(m), dl)
-	dl.message, dl.letter.Message = m, m
-	return dl, true
-}
-
-func (g *graves) forget(k asideKey, dl *deadLetter) {
-	delete(g.aside, k)
-	g.remembered -= dl.size()
-}
 
 // add takes a dead letter to be stored.
 func (g *graves) add(dl *deadLetter) {
@@ -119,24 +88,35 @@ func (g *graves) write(ctx context.Context) {
 				g.putAside(dl, wait)
 			} else {
 				g.store(ctx, dl)
+				g.stored()
 			}
 			g.count(-1)
 		}
 	}
 }
 
-// turn reports how long to wait before the DLQ is tried again; 0 if now. While it fails, one try is made at a time.
+// turn reports how long to wait before the DLQ is tried again; 0 if now: then stored must follow. While it fails, one try is made
+// at a time.
 func (g *graves) turn() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.failures == 0 {
-		return 0
+	if g.closed {
+		return longPause
 	}
-	wait := time.Until(g.next)
-	if wait <= 0 {
+	if g.failures > 0 {
+		if wait := time.Until(g.next); wait > 0 {
+			return wait
+		}
 		g.next = time.Now().Add(longPause) // this one tries; its result sets it anew
 	}
-	return max(wait, 0)
+	g.storing++
+	return 0
+}
+
+func (g *graves) stored() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.storing--
 }
 
 // store writes one dead letter, and settles its message once the DLQ confirmed it.
@@ -156,12 +136,12 @@ func (g *graves) store(ctx context.Context, dl *deadLetter) {
 			g.p.Observer.HeadersDropped(dropped)
 		}
 		g.p.settled(&dl.attempt, ResultDLQ)
-	case ctx.Err() != nil:
-		dl.message.HandBack()
+	case ctx.Err() != nil: // stored or not: finish has counted it
 	case errors.Is(err, jetstream.ErrDeadLetterTooLarge):
-		g.failed(dl, err, false)
+		dl.notBefore = time.Now().Add(g.failed(dl, err, false))
 		g.putAside(dl, longPause)
 	default:
+		dl.unsure = dl.unsure || errors.Is(err, jetstream.ErrUnsure)
 		g.putAside(dl, g.failed(dl, err, true))
 	}
 }
@@ -203,43 +183,6 @@ func (g *graves) lookSoon() {
 	}
 }
 
-// putAside lets a dead letter wait without a lease, or with one if there is no more room to remember its cause.
-func (g *graves) putAside(dl *deadLetter, wait time.Duration) {
-	g.mu.Lock()
-	if g.p.order != nil {
-		// The next message of its key waits until it is stored.
-		g.held = append(g.held, dl)
-		g.mu.Unlock()
-		g.p.Source.Survived()
-		return
-	}
-	now := time.Now()
-	if g.remembered+dl.size() > maxRemembered {
-		g.sweep(now)
-	}
-	if g.remembered+dl.size() > maxRemembered {
-		g.held = append(g.held, dl)
-		g.mu.Unlock()
-		return
-	}
-	kept := *dl
-	kept.since = now
-	kept.message, kept.letter.Message = nil, nil // the body is not kept: it comes with the next delivery
-	g.aside[keyOf(dl.message)] = &kept
-	g.remembered += kept.size()
-	g.mu.Unlock()
-	dl.message.Nak(jittered(max(wait, firstPause)) + firstPause/2)
-}
-
-// sweep forgets what did not come back.
-func (g *graves) sweep(now time.Time) {
-	for k, dl := range g.aside {
-		if now.Sub(dl.since) > rememberFor {
-			g.forget(k, dl)
-		}
-	}
-}
-
 // watch keeps the DLQ stream there, and gives the held dead letters another turn.
 func (g *graves) watch(ctx context.Context) {
 	pause, lost := firstPause, true
@@ -273,10 +216,10 @@ func (g *graves) watch(ctx context.Context) {
 func (g *graves) beforeHeld(pause time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.held) == 0 {
-		return pause
+	for _, dl := range g.held {
+		pause = min(pause, max(time.Until(g.next), time.Until(dl.notBefore), firstPause))
 	}
-	return min(pause, max(time.Until(g.next), firstPause))
+	return pause
 }
 
 // pauseLook keeps looks that were asked for apart.
@@ -308,50 +251,28 @@ func (g *graves) complain(ctx context.Context, err error) {
 	}
 }
 
+// releaseHeld gives the held dead letters another turn. One whose lease is lost waits like those put aside: for its message to come
+// again, or for the server to say that it gave up on it.
 func (g *graves) releaseHeld() {
+	now := time.Now()
 	g.mu.Lock()
-	held := g.held
-	g.held = nil
+	var due, later []*deadLetter
+	for _, dl := range g.held {
+		if now.Before(dl.notBefore) {
+			later = append(later, dl)
+		} else {
+			due = append(due, dl)
+		}
+	}
+	g.held = later
 	g.mu.Unlock()
-	for _, dl := range held {
-		if dl.message.Leased() { // else it is delivered again
+	for _, dl := range due {
+		if dl.message.Leased() {
 			g.add(dl)
+		} else {
+			g.remember(dl)
 		}
 	}
-}
-
-// finish waits at a stop until what is on its way to the DLQ is stored, as long as the DLQ takes it and ctx lasts, and
-// hands back the rest: stored or not, nothing more is settled.
-func (g *graves) finish(ctx context.Context) {
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for g.storing() && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-look.C:
-		}
-	}
-	g.mu.Lock()
-	held := g.held
-	g.held = nil
-	g.mu.Unlock()
-	for _, dl := range held {
-		dl.message.HandBack()
-	}
-	for {
-		select {
-		case dl := <-g.queue:
-			dl.message.HandBack()
-		default:
-			return
-		}
-	}
-}
-
-func (g *graves) storing() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.busy > 0 && g.failures == 0
 }
 
 // jittered is a duration between three quarters of d and all of it.

@@ -69,10 +69,12 @@ type Pipeline struct {
 	gate    *gate
 	places  *places // nil: as many as Concurrency
 	graves  *graves
+	void    *voidMarks
 	order   *order     // nil: messages may overtake
 	batches sync.Mutex // held by who gathers a batch
 
 	attempts atomic.Uint64 // with OrderStream
+	stopped  chan struct{} // closed at a stop, when what nobody works on is handed back
 
 	mu     sync.Mutex
 	away   bool // the app is
@@ -83,13 +85,14 @@ type Pipeline struct {
 
 // New prepares a pipeline. It starts nothing: see Run.
 func New(cfg Config, parts Parts) *Pipeline {
-	p := &Pipeline{Config: cfg, Parts: parts}
+	p := &Pipeline{Config: cfg, Parts: parts, stopped: make(chan struct{})}
 	if cfg.Dedupe.Store != "off" {
 		memory := dedupe.NewMemory(cfg.Dedupe.TTL, cfg.Dedupe.MaxEntries, time.Now)
 		p.memory = dedupe.NewShared(memory, parts.Bucket, parts.Observer.DedupeFailed)
 	}
 	p.pace = newPace(cfg.Rate)
 	p.graves = newGraves(p)
+	p.void = newVoidMarks(parts.Marks, parts.Log)
 	p.order = newOrder(cfg.Order, parts.Source)
 	p.gate = newGate(cfg.Breaker, cfg.Concurrency)
 	p.gate.ready, p.gate.onChange, p.gate.onAlone = parts.Ready, p.breakerChanged, p.aloneChanged
@@ -111,7 +114,7 @@ func (p *Pipeline) AppChanged(up bool) {
 // pull lets as much be pulled as the app takes. The caller holds p.mu.
 func (p *Pipeline) pull() {
 	switch {
-	case p.away || p.gate.anyAlone():
+	case p.away || p.gate.keepsAlone():
 		p.Source.Pull(jetstream.PullNothing)
 	case p.open:
 		p.Source.Pull(jetstream.PullOne)
@@ -120,7 +123,7 @@ func (p *Pipeline) pull() {
 	}
 }
 
-// aloneChanged is told when a message comes that must be at the app alone, and when it leaves.
+// aloneChanged is told when a message comes that must be at the app alone, when it enters, and when it leaves.
 func (p *Pipeline) aloneChanged() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,6 +189,7 @@ func (p *Pipeline) Run(ctx context.Context) (unconfirmed int, err error) {
 		}
 	}
 	serving.Go(func() { p.rescue(serveCtx) })
+	serving.Go(func() { p.void.run(serveCtx) })
 	if p.Bucket != nil {
 		serving.Go(func() { p.memory.Run(serveCtx) })
 	}
@@ -208,9 +212,11 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 	defer release()
 
 	quick, done := context.WithTimeout(deadline, time.Second)
+	p.graves.stopWaiting()
 	p.Source.StopPulling(quick)
-	p.handBackWaiting()
+	p.giveBack(p.takeWaiting())
 	p.Source.Unpin(quick)
+	close(p.stopped)
 	done()
 
 	idle := make(chan struct{})
@@ -221,26 +227,15 @@ func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc)
 		cutOff(context.Cause(deadline))
 		<-idle
 	}
-	p.handBackWaiting()
-	p.graves.finish(deadline)
+	handBack(p.takeWaiting())
+	left := p.graves.finish(deadline)
+	p.void.finish(deadline)
 
 	flush := deadline
 	if deadline.Err() != nil && p.Source.Status().Bound {
 		flush = grace // what was cut off just now is handed back too
 	}
-	return p.Source.Flush(flush)
-}
-
-// handBackWaiting hands back what is leased and not begun: handing back is not failing.
-func (p *Pipeline) handBackWaiting() {
-	var all []*jetstream.Message
-	if p.order != nil {
-		all = p.order.stop()
-	}
-	for m := p.Source.TakeReady(); m != nil; m = p.Source.TakeReady() {
-		all = append(all, m)
-	}
-	handBack(append(all, p.waiting.Drain()...))
+	return left + p.Source.Flush(flush)
 }
 
 // next waits for a message to work on. It returns nil when ctx ends.
@@ -252,8 +247,13 @@ func (p *Pipeline) next(ctx context.Context) *jetstream.Message {
 }
 
 // work handles one message after the other until ctx ends. A request that is at the app then may finish until workCtx
-// ends; one that still waits for a connection is given up.
+// ends; one that still waits for a connection is given up. What must not be handed back is worked off after that.
 func (p *Pipeline) work(ctx, workCtx context.Context) {
+	p.workUntil(ctx, workCtx)
+	p.workOff(workCtx)
+}
+
+func (p *Pipeline) workUntil(ctx, workCtx context.Context) {
 	w := &worker{turn: make(chan struct{}, 1)}
 	var giveUp context.CancelCauseFunc
 	w.ctx, giveUp = context.WithCancelCause(workCtx)
@@ -277,7 +277,7 @@ func (p *Pipeline) work(ctx, workCtx context.Context) {
 	}
 	for m := p.next(ctx); m != nil; m = p.next(ctx) {
 		if ctx.Err() != nil {
-			m.HandBack()
+			p.giveBack([]*jetstream.Message{m})
 			return
 		}
 		p.handle(ctx, w, m)
@@ -318,6 +318,7 @@ func (p *Pipeline) handle(ctx context.Context, w *worker, m *jetstream.Message) 
 	p.end(&a)
 	if !decided {
 		p.Source.Keep(m)
+		p.Source.Survived()
 	}
 }
 

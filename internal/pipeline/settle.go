@@ -45,7 +45,7 @@ func (p *Pipeline) settle(a *attempt) {
 		m.Term(string(a.decision.Reason))
 		p.settled(a, ResultDLQ)
 	default:
-		m.HandBack() // cut off by a stop: not an attempt
+		p.giveBack([]*jetstream.Message{m}) // cut off by a stop: not an attempt
 	}
 }
 

@@ -1,0 +1,75 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+)
+
+// finish follows stopWaiting. It waits, while ctx lasts, until everything that is on its way to the DLQ is stored or refused. What is
+// refused is handed back, if it may: what may not is tried again. It returns how many of these are left: it is not known what becomes of them.
+func (g *graves) finish(ctx context.Context) (left int) {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for !g.atRest() && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-look.C:
+			if g.isDue() {
+				g.releaseHeld()
+			}
+		}
+	}
+	left = g.close()
+	for {
+		select {
+		case dl := <-g.queue:
+			dl.message.HandBack()
+		default:
+			return left
+		}
+	}
+}
+
+// stopWaiting lets nothing wait for the DLQ any more but what must not be handed back: the sidecar is stopping.
+func (g *graves) stopWaiting() {
+	g.mu.Lock()
+	g.stopping = true
+	held := g.held
+	g.held = nil
+	g.mu.Unlock()
+	for _, dl := range held {
+		g.putAside(dl, 0)
+	}
+}
+
+// mayGoBack reports whether a dead letter may be handed back. One that may be stored although nothing said so could be accepted by the
+// app then, and be in the DLQ too; one that the server would give up on would lose its cause.
+func (d *deadLetter) mayGoBack() bool { return !d.unsure && !d.message.Stranded() }
+
+// atRest reports whether nothing is on its way to the DLQ. At a stop everything soon is, or is handed back.
+func (g *graves) atRest() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.busy == 0 && len(g.held) == 0
+}
+
+// isDue reports whether the DLQ is to be tried again.
+func (g *graves) isDue() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.held) > 0 && time.Now().After(g.next)
+}
+
+// close lets nothing more go to the DLQ, and returns how many should have.
+func (g *graves) close() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	return g.storing + len(g.held)
+}
+
+func (g *graves) isStopping() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stopping
+}

@@ -1,0 +1,106 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// maxVoid bounds for how many messages it is remembered that their marks are void.
+	maxVoid = 1000
+	// voidPause is the pause after a mark could not be removed; it doubles up to voidPauseMost.
+	voidPause     = 250 * time.Millisecond
+	voidPauseMost = 10 * time.Second
+)
+
+// voidMarks are marks that could not be removed although their message has a verdict, or was handed back. To this process they say
+// nothing. They are removed later, since to another one they would tell of a process that died.
+type voidMarks struct {
+	marks Marks
+	log   *slog.Logger
+	wake  chan struct{}
+
+	mu     sync.Mutex     // a leaf
+	counts map[string]int // by message: how many of its marks
+}
+
+func newVoidMarks(marks Marks, log *slog.Logger) *voidMarks {
+	return &voidMarks{marks: marks, log: log, wake: make(chan struct{}, 1), counts: map[string]int{}}
+}
+
+// of is how many of a message's marks are void.
+func (v *voidMarks) of(key string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.counts[key]
+}
+
+// add is told of marks that could not be removed. It returns false if there are too many of them.
+func (v *voidMarks) add(key string, n int) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, known := v.counts[key]; !known && len(v.counts) >= maxVoid {
+		return false
+	}
+	v.counts[key] = n
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// gone is told that what is there of a message now, if anything, is not void.
+func (v *voidMarks) gone(key string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.counts, key)
+}
+
+// any is a message with void marks, if there is one.
+func (v *voidMarks) any() (key string, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for key := range v.counts {
+		return key, true
+	}
+	return "", false
+}
+
+// run removes void marks as they come, until ctx ends.
+func (v *voidMarks) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.wake:
+			v.removeAll(ctx)
+		}
+	}
+}
+
+// removeAll tries until all are removed, or ctx ends.
+func (v *voidMarks) removeAll(ctx context.Context) {
+	wait := voidPause
+	for key, ok := v.any(); ok && ctx.Err() == nil; key, ok = v.any() {
+		if v.marks.Remove(ctx, key) == nil {
+			v.gone(key)
+			wait = voidPause
+			continue
+		}
+		pause(ctx, jittered(wait))
+		wait = min(2*wait, voidPauseMost)
+	}
+}
+
+// finish removes what is left at a stop, and says what stays: after ctx there is no time for it.
+func (v *voidMarks) finish(ctx context.Context) {
+	v.removeAll(ctx)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if n := len(v.counts); n > 0 {
+		v.log.Warn("marks stay of messages that no process died of", slog.Int("messages", n))
+	}
+}

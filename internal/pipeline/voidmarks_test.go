@@ -1,0 +1,150 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/dedupe"
+	"github.com/jetsidecar/jetsidecar/jetstream"
+	"github.com/jetsidecar/jetsidecar/policy"
+)
+
+// fakeMarks is a bucket from which nothing can be removed while it is away.
+type fakeMarks struct {
+	mu     sync.Mutex
+	counts map[string]int
+	away   bool
+}
+
+var errAway = errors.New("away")
+
+func (f *fakeMarks) Count(_ context.Context, key string) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counts[key], nil
+}
+
+func (f *fakeMarks) Set(_ context.Context, key string, n int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[key] = n
+	return nil
+}
+
+func (f *fakeMarks) Remove(_ context.Context, key string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away {
+		return errAway
+	}
+	delete(f.counts, key)
+	return nil
+}
+
+func (f *fakeMarks) setAway(away bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.away = away
+}
+
+// marking is a pipeline that has no more than marks.
+func marking(f *fakeMarks) *Pipeline {
+	log := slog.New(slog.DiscardHandler)
+	return &Pipeline{Parts: Parts{Marks: f, Log: log}, void: newVoidMarks(f, log)}
+}
+
+func pastItsLimit(n uint64) *attempt {
+	created := time.Unix(1, 0)
+	return &attempt{message: &jetstream.Message{Sequence: n, Stored: created}, scope: dedupe.NewScope("S", created, "d")}
+}
+
+// However often a mark cannot be removed after a verdict, that alone is no crash loop.
+func TestMarksOfVerdictsAreNoCrashLoop(t *testing.T) {
+	f := &fakeMarks{counts: map[string]int{}, away: true}
+	p := marking(f)
+	for i := range 5 {
+		a := pastItsLimit(1)
+		if !p.mark(t.Context(), a) {
+			t.Fatalf("a crash loop at try %d, and every one had a verdict", i+1)
+		}
+		p.unmark(a)
+	}
+}
+
+// Marks of processes that died count beside those that are void.
+func TestMarksOfDeadProcessesCount(t *testing.T) {
+	for died := range 3 {
+		t.Run(fmt.Sprint(died), func(t *testing.T) {
+			f := &fakeMarks{counts: map[string]int{}, away: true}
+			p := marking(f)
+			a := pastItsLimit(1)
+			p.mark(t.Context(), a)
+			p.unmark(a)
+			f.counts[p.markKey(a)] += died // elsewhere
+			again := pastItsLimit(1)
+			if got, want := p.mark(t.Context(), again), died < crashMarks; got != want {
+				t.Errorf("tried %v with %d that died", got, died)
+			}
+			if died == crashMarks && again.decision.Reason != policy.ReasonCrashLoop {
+				t.Errorf("decided %+v", again.decision)
+			}
+		})
+	}
+}
+
+// Void marks are removed as soon as that works, and a stop tries it as long as there is time.
+func TestVoidMarksAreRemoved(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		t.Run(fmt.Sprint("stops ", stops), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeMarks{counts: map[string]int{}, away: true}
+				p := marking(f)
+				for n := range uint64(3) {
+					a := pastItsLimit(n)
+					p.mark(t.Context(), a)
+					p.unmark(a)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				var running sync.WaitGroup
+				running.Go(func() {
+					if stops {
+						p.void.finish(ctx)
+					} else {
+						p.void.run(ctx)
+					}
+				})
+				time.Sleep(5 * time.Second)
+				if len(f.counts) != 3 {
+					t.Errorf("%d messages have marks", len(f.counts))
+				}
+				f.setAway(false)
+				time.Sleep(voidPauseMost)
+				if _, left := p.void.any(); left || len(f.counts) > 0 {
+					t.Errorf("%v stays, void %v", f.counts, left)
+				}
+				cancel()
+				running.Wait()
+			})
+		})
+	}
+}
+
+// What is remembered of marks that cannot be removed is bounded.
+func TestVoidMarksAreBounded(t *testing.T) {
+	f := &fakeMarks{counts: map[string]int{}, away: true}
+	p := marking(f)
+	for n := range uint64(maxVoid + 10) {
+		a := pastItsLimit(n)
+		p.mark(t.Context(), a)
+		p.unmark(a)
+	}
+	if n := len(p.void.counts); n != maxVoid {
+		t.Errorf("%d are remembered", n)
+	}
+}
