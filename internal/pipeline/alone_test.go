@@ -60,7 +60,8 @@ func TestMark(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			m := &marks{n: c.before, fault: c.fault, stopAt: c.stopAt, stop: stop}
-			p := &Pipeline{Parts: Parts{Marks: m, Log: slog.New(slog.DiscardHandler)}}
+			log := slog.New(slog.DiscardHandler)
+			p := &Pipeline{Parts: Parts{Marks: m, Log: log}, void: newVoidMarks(m, log)}
 			a := &attempt{message: &jetstream.Message{Sequence: 1}}
 			sent := p.mark(ctx, a)
 			if sent != c.sent || m.n != c.after || a.result.Kind != c.kind || a.decision.Reason != c.reason {
