@@ -28,6 +28,13 @@ const (
 	// patience is how long a condition may take to come true, on a machine that is busy. It is less than the default ack
 	// wait, so that a message that is lost until then fails its story.
 	patience = 25 * time.Second
+	// stall is how long such a machine may stand still: nothing that a story relies on is shorter.
+	stall = 2 * time.Second
+	// shortAckWait is the ack wait where a story waits for its end. What is leased is kept alive at every third of it, so that
+	// no stall ends a lease.
+	shortAckWait = 2 * stall
+	// shortTimeout is the app.timeout where a story waits for its end, and another request is to be answered in it.
+	shortTimeout = stall + time.Second
 	// parallel is how many stories run at a time: most of them wait.
 	parallel = "6"
 )
