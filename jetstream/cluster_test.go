@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -259,8 +260,8 @@ func (b *bench) drain() {
 	work.Wait()
 }
 
-// A look that is under way when the connection breaks ends with it: what is leased is settled and kept alive right after the
-// reconnect, not when the request would have timed out.
+// A look that is under way when the connection breaks ends with it, not when the request would have timed out: what is leased is
+// settled and kept alive right after the reconnect.
 func TestACutEndsTheLookUnderWay(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	p := newProxy(t, b.server.Addr().String())
@@ -275,19 +276,16 @@ func TestACutEndsTheLookUnderWay(t *testing.T) {
 	m := b.next()
 	p.freeze()
 	looked := make(chan error, 1)
-	began, sent := time.Now(), conn.nc.Stats().OutMsgs
+	sent := conn.nc.Stats().OutMsgs
 	go func() {
 		_, err := conn.consumerInfo(b.ctx, "S", "d")
 		looked <- err
 	}()
 	b.eventually("the look is under way", func() bool { return conn.nc.Stats().OutMsgs > sent })
 	b.must(nil, conn.nc.ForceReconnect())
-	if err := <-looked; err == nil || time.Since(began) > apiTimeout-time.Second {
-		t.Errorf("the look ended after %s: %v", time.Since(began), err)
+	if err := <-looked; !errors.Is(err, ErrNotConnected) {
+		t.Errorf("the look ended so: %v", err)
 	}
 	m.Ack()
 	b.eventually("the verdict is confirmed", b.settled)
-	if d := time.Since(began); d > apiTimeout-time.Second/2 {
-		t.Errorf("the verdict was confirmed after %s", d)
-	}
 }

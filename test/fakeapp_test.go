@@ -188,6 +188,20 @@ func (a *fakeApp) close() {
 	_ = s.Shutdown(ctx)
 }
 
+// refuses waits until nobody can connect.
+func (a *fakeApp) refuses() {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for {
+		nc, err := net.Dial(a.network, a.address)
+		if err != nil {
+			return
+		}
+		nc.Close()
+		<-look.C
+	}
+}
+
 // ServeHTTP is the app.
 func (a *fakeApp) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
