@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
 )
 
 // untouched holds that an outage cost no attempt: each message was called once, and none is dead.
@@ -186,7 +187,7 @@ type hole struct {
 
 func newHole(t *testing.T, address string) *hole {
 	t.Helper()
-	ln, err := net.Listen("tcp", address)
+	ln, err := localnats.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
