@@ -259,7 +259,9 @@ func TestBytesWhileAcksAsk(t *testing.T) {
 	var most int64
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for ctx.Err() == nil {
+		look := time.NewTicker(100 * time.Microsecond) // without a pause it would keep the lock
+		defer look.Stop()
+		for ; ctx.Err() == nil; <-look.C {
 			b.source.mu.Lock()
 			most = max(most, b.source.bytes)
 			b.source.mu.Unlock()
