@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -170,6 +171,24 @@ func (b *bench) eventually(what string, cond func() bool) {
 			b.t.Fatalf("not within 30 s: %s", what)
 		case <-look.C:
 		}
+	}
+}
+
+// dwindles waits until what is left is nothing, and has patience for each time that it becomes less: much takes long on a machine
+// that is busy.
+func (b *bench) dwindles(what string, left func() int) {
+	b.t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	least, end := math.MaxInt, time.Now().Add(30*time.Second)
+	for n := left(); n > 0; n = left() {
+		if n < least {
+			least, end = n, time.Now().Add(30*time.Second)
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("no less than %d in 30 s: %s", least, what)
+		}
+		<-look.C
 	}
 }
 

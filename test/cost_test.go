@@ -2,6 +2,7 @@ package test
 
 import (
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -126,11 +127,14 @@ func (w *backlog) drain(n int) cost {
 	}
 	w.done += uint64(n)
 	// The server is asked, not the sidecar: that would cost it allocations.
-	eventually(w.t, func() bool {
+	dwindles(w.t, func() int {
 		ctx, cancel := within()
 		defer cancel()
 		c, err := w.js.Consumer(ctx, stream, durable)
-		return err == nil && c.CachedInfo().AckFloor.Stream >= w.done
+		if err != nil {
+			return math.MaxInt
+		}
+		return int(w.done - c.CachedInfo().AckFloor.Stream)
 	}, text("all are acked"))
 	after := w.spent()
 	return cost{

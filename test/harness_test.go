@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -256,6 +257,24 @@ func eventually(t testing.TB, cond func() bool, what func() string) {
 		if time.Now().After(end) {
 			t.Fatalf("waited %s for %s", patience, what())
 		}
+	}
+}
+
+// dwindles waits until what is left is nothing. Patience is for each time that it becomes less: much takes long on a machine that
+// is busy.
+func dwindles(t testing.TB, left func() int, what func() string) {
+	t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	least, end := math.MaxInt, time.Now().Add(patience)
+	for n := left(); n > 0; n = left() {
+		if n < least {
+			least, end = n, time.Now().Add(patience)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited %s for %s", patience, what())
+		}
+		<-look.C
 	}
 }
 

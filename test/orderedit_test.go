@@ -79,7 +79,9 @@ func TestOrderOverEdits(t *testing.T) {
 	} {
 		until := w.app.count() + 15
 		w.publishKeys(4, 10)
-		eventually(t, func() bool { return w.app.count() >= until }, func() string { return fmt.Sprintf("calls after edit %d", i) })
+		eventually(t, func() bool { return w.app.count() >= until }, func() string {
+			return fmt.Sprintf("calls after edit %d; the durable: %+v", i, w.consumer(durable))
+		})
 		cfg := w.consumer(durable).Config
 		edit(&cfg)
 		w.try("edit the durable", func(ctx context.Context) error {
