@@ -400,6 +400,7 @@ func TestOrderOverHandOver(t *testing.T) {
 	if m, err := unpinned.NextMsg(patience); err != nil || !strings.Contains(string(m.Data), `"reason":"admin"`) {
 		t.Errorf("the durable is unpinned by %v, %v", m, err)
 	}
+	w.publishKeys(4, 5) // however far the first one got
 	w.balance()
 	w.inOrder(bySubject)
 	if two.admin.verdicts("ack") == 0 {
