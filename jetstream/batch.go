@@ -97,8 +97,8 @@ func (s *Source) await(ctx context.Context, whole <-chan time.Time) *Message {
 	return nil
 }
 
-// mayBring reports whether messages can come soon: they are asked for, or leases are about to end. Nothing is ready: what was not
-// worth a request while there was is asked for now.
+// mayBring reports whether messages can come soon: one came just now, they are asked for, or leases are about to end. Nothing was ready:
+// what was not worth a request while there was is asked for now.
 func (s *Source) mayBring() bool {
 	due := s.retries != nil && s.retries.source.mayBring()
 	s.mu.Lock()
@@ -108,7 +108,7 @@ func (s *Source) mayBring() bool {
 	}
 	s.refill()
 	coming, _ := s.expected()
-	return due || coming > 0 || len(s.settling) > 0
+	return due || len(s.ready) > 0 || coming > 0 || len(s.settling) > 0
 }
 
 // beginAll marks messages as worked on, as Next does, and returns those that are to be.

@@ -87,7 +87,7 @@ func (b *bench) streamConfig(name string) natsjs.StreamConfig {
 func TestBucketForgets(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	cfg := bucketConfig()
-	cfg.TTL = time.Second
+	cfg.TTL = shortAckWait
 	k := NewBucket(b.conn, cfg, quiet())
 	b.store(k, "A")
 	if !b.has(k, "A") {
@@ -186,21 +186,20 @@ func TestBucketOutOfReach(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	k := NewBucket(b.conn, bucketConfig(), quiet())
 	b.store(k, "A")
-	ask := func() (time.Duration, error) {
-		ctx, cancel := context.WithTimeout(b.ctx, 200*time.Millisecond)
+	ask := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(b.ctx, within)
 		defer cancel()
-		start := time.Now()
 		_, err := k.Has(ctx, "A", "B")
-		return time.Since(start), err
+		return err
 	}
 	b.must(nil, b.server.DisableJetStream())
-	if took, err := ask(); err == nil || took > time.Second {
-		t.Errorf("without JetStream: %v after %s", err, took)
+	if err := ask(200 * time.Millisecond); err == nil {
+		t.Error("without JetStream there is an answer")
 	}
 	b.server.Shutdown()
 	b.eventually("the connection is lost", func() bool { return !b.conn.Connected() })
-	if took, err := ask(); !errors.Is(err, ErrNotConnected) || took > 100*time.Millisecond {
-		t.Errorf("without a server: %v after %s", err, took)
+	if err := ask(time.Hour); !errors.Is(err, ErrNotConnected) { // which is known at once
+		t.Errorf("without a server: %v", err)
 	}
 }
 

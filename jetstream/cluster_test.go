@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -102,6 +103,7 @@ func (b *bench) ackAll(n int, each func(n int)) map[uint64]bool {
 			seen[m.Sequence] = true
 			m.Ack()
 			each(calls)
+			deadline = time.Now().Add(time.Minute)
 			continue
 		}
 		cons, err := b.js.Consumer(b.ctx, "S", "d")
@@ -109,7 +111,7 @@ func (b *bench) ackAll(n int, each func(n int)) map[uint64]bool {
 			return seen
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("%d of %d messages came within a minute, and then not everything was acked", len(seen), n)
+			b.t.Fatalf("%d of %d messages came, none for a minute, and not everything was acked", len(seen), n)
 		}
 	}
 }
@@ -259,8 +261,8 @@ func (b *bench) drain() {
 	work.Wait()
 }
 
-// A look that is under way when the connection breaks ends with it: what is leased is settled and kept alive right after the
-// reconnect, not when the request would have timed out.
+// A look that is under way when the connection breaks ends with it, not when the request would have timed out: what is leased is
+// settled and kept alive right after the reconnect.
 func TestACutEndsTheLookUnderWay(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	p := newProxy(t, b.server.Addr().String())
@@ -275,19 +277,16 @@ func TestACutEndsTheLookUnderWay(t *testing.T) {
 	m := b.next()
 	p.freeze()
 	looked := make(chan error, 1)
-	began, sent := time.Now(), conn.nc.Stats().OutMsgs
+	sent := conn.nc.Stats().OutMsgs
 	go func() {
 		_, err := conn.consumerInfo(b.ctx, "S", "d")
 		looked <- err
 	}()
 	b.eventually("the look is under way", func() bool { return conn.nc.Stats().OutMsgs > sent })
 	b.must(nil, conn.nc.ForceReconnect())
-	if err := <-looked; err == nil || time.Since(began) > apiTimeout-time.Second {
-		t.Errorf("the look ended after %s: %v", time.Since(began), err)
+	if err := <-looked; !errors.Is(err, ErrNotConnected) {
+		t.Errorf("the look ended so: %v", err)
 	}
 	m.Ack()
 	b.eventually("the verdict is confirmed", b.settled)
-	if d := time.Since(began); d > apiTimeout-time.Second/2 {
-		t.Errorf("the verdict was confirmed after %s", d)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -171,11 +172,15 @@ func (b *bench) ackAtOnce(n, workers int, each func(n int)) int {
 			}
 		})
 	}
-	b.eventually(fmt.Sprintf("%d messages came and are acked", n), func() bool {
+	b.dwindles(fmt.Sprintf("what is left until %d messages came and are acked", n), func() int {
 		cons, err := b.js.Consumer(b.ctx, "S", "d")
+		if err != nil {
+			return math.MaxInt
+		}
+		info := cons.CachedInfo()
 		mu.Lock()
 		defer mu.Unlock()
-		return len(seen) >= n && err == nil && cons.CachedInfo().NumAckPending == 0 && cons.CachedInfo().NumPending == 0 && b.source.Leased() == 0
+		return max(0, n-len(seen)) + info.NumAckPending + int(info.NumPending) + b.source.Leased()
 	})
 	cancel()
 	work.Wait()
@@ -259,7 +264,9 @@ func TestBytesWhileAcksAsk(t *testing.T) {
 	var most int64
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for ctx.Err() == nil {
+		look := time.NewTicker(100 * time.Microsecond) // without a pause it would keep the lock
+		defer look.Stop()
+		for ; ctx.Err() == nil; <-look.C {
 			b.source.mu.Lock()
 			most = max(most, b.source.bytes)
 			b.source.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // ordered is a consumer of the bench's stream that keeps order, with a short ack wait.
 func (b *bench) ordered() ConsumerConfig {
 	cfg := b.config()
-	cfg.Ordered, cfg.AckWait = true, time.Second
+	cfg.Ordered, cfg.AckWait = true, shortAckWait
 	return cfg
 }
 
@@ -53,7 +53,7 @@ func (b *bench) leaveBehind(cfg ConsumerConfig, n int) {
 		replies = append(replies, msg.Reply)
 	}
 	for _, every := range []int{2, 3} {
-		time.Sleep(cfg.AckWait / 4) // between two rounds of keeping alive
+		time.Sleep(cfg.AckWait / 4) // the server's clock must go on between two rounds of keeping alive
 		for i := 0; i < n; i += every {
 			_, err := b.nc.Request(replies[i], []byte("+WPI"), 5*time.Second)
 			b.must(nil, err)
@@ -71,7 +71,7 @@ func TestTheServerDoesNotKeepTheOrder(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	b.publish(20)
 	cfg := b.config()
-	cfg.AckWait = time.Second
+	cfg.AckWait = 6 * time.Second // the new ones are asked for before half of it is over
 	b.leaveBehind(cfg, 9)
 	b.run(cfg)
 	var got []uint64
@@ -204,7 +204,7 @@ func TestPinIsRenewed(t *testing.T) {
 	cfg := b.ordered()
 	cfg.Concurrency, cfg.Prefetch = 1, 0
 	made := cfg.wanted()
-	made.PinnedTTL = time.Second
+	made.PinnedTTL = pinTTL
 	b.must(b.js.CreateConsumer(b.ctx, "S", made))
 	b.run(cfg)
 	b.publish(2)
@@ -213,11 +213,11 @@ func TestPinIsRenewed(t *testing.T) {
 	if pin == "" {
 		t.Fatal("it is not pinned")
 	}
-	b.stays("it is pinned to the same client", 2*time.Second, func() bool { return b.pinID() == pin })
+	b.stays("it is pinned to the same client", pinTTL+time.Second, func() bool { return b.pinID() == pin })
 	held.Ack()
 	b.takeAll().Ack()
 	b.eventually("everything is acked", b.settled)
-	b.stays("it is pinned to the same client", 2*time.Second, func() bool { return b.pinID() == pin })
+	b.stays("it is pinned to the same client", pinTTL+time.Second, func() bool { return b.pinID() == pin })
 	b.source.StopPulling(b.ctx)
 	b.source.Unpin(b.ctx)
 	if now := b.pinID(); now != "" {

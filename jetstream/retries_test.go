@@ -18,7 +18,7 @@ const crowd = 6
 // retryConfig is a consumer of which few messages may be pending.
 func (b *bench) retryConfig() ConsumerConfig {
 	cfg := b.config()
-	cfg.AckWait, cfg.MaxAckPending, cfg.Prefetch = time.Second, 10, 4
+	cfg.AckWait, cfg.MaxAckPending, cfg.Prefetch = shortAckWait, 10, 4
 	cfg.RetryStream = RetryStreamConfig{Enabled: true}
 	return cfg
 }
@@ -219,7 +219,7 @@ func TestRetryStreamThatDrops(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	b.runCrowded()
 	m := b.next()
-	b.moved(m, 3*time.Second)
+	b.moved(m, 8*time.Second) // until then all that follows is done
 	stream, err := b.js.Stream(b.ctx, RetryStream)
 	b.must(nil, err)
 	limited := stream.CachedInfo().Config
@@ -451,7 +451,7 @@ func TestDeliveryThatIsPutOff(t *testing.T) {
 		defer r.mu.Unlock()
 		return len(r.deferred)
 	}
-	blind(time.Now().Add(2 * time.Second)) // two ack waits
+	blind(time.Now().Add(2 * shortAckWait))
 	b.nothingUntil("both are put off", func() bool { return putOff() == 2 })
 	m, last := b.next(), b.next()
 	if m.Delivered != 2 || last.Delivered != 2 {

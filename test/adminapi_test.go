@@ -190,7 +190,7 @@ func TestAdminAPIReplaysMany(t *testing.T) {
 	}
 	w.balance()
 	ctx, cancel := context.WithCancel(t.Context())
-	resp := s.admin.open(ctx, t, "POST", "/api/dlq/replay", `{"rate": 20}`)
+	resp := s.admin.open(ctx, t, "POST", "/api/dlq/replay", `{"rate": 1}`)
 	in := bufio.NewScanner(resp.Body)
 	var line struct {
 		Progress *struct{ Selected, Done int }

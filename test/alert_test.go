@@ -47,7 +47,7 @@ func jsonText(v any) string {
 
 func (r *receiver) up() {
 	r.t.Helper()
-	listener, err := net.Listen("tcp", r.address)
+	listener, err := localnats.Listen("tcp", r.address)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
 )
 
 // untouched holds that an outage cost no attempt: each message was called once, and none is dead.
@@ -47,7 +48,7 @@ func (w *world) untouchedAtFirst() {
 
 // outage is the configuration in which an outage that counted would show: one attempt, and a short ack wait.
 var outage = consumer(func(c *config.Consumer) {
-	c.MaxDeliver, c.AckWait, c.Concurrency, c.Prefetch = 1, time.Second, 2, 2
+	c.MaxDeliver, c.AckWait, c.Concurrency, c.Prefetch = 1, shortAckWait, 2, 2
 })
 
 func TestAppAwayAtStart(t *testing.T) {
@@ -84,7 +85,7 @@ func TestAppGoesAwayUnderWay(t *testing.T) {
 		t.Errorf("%d messages are leased", leased.NumAckPending)
 	}
 	// Longer than two ack waits: what is leased stays leased.
-	throughout(t, 2500*time.Millisecond, func() bool {
+	throughout(t, 2*shortAckWait+time.Second, func() bool {
 		now := w.consumer(durable)
 		return now.Delivered.Consumer == leased.Delivered.Consumer && now.NumAckPending == leased.NumAckPending
 	}, text("leases stay and nothing is pulled"))
@@ -106,7 +107,7 @@ func TestLeasesOutliveAnOutage(t *testing.T) {
 	w.app.setReady(503)
 	s.waitCheck("app", false)
 	close(open)
-	throughout(t, 2500*time.Millisecond, func() bool { return w.app.count() == 2 && w.consumer(durable).Delivered.Consumer == 4 },
+	throughout(t, 2*shortAckWait+time.Second, func() bool { return w.app.count() == 2 && w.consumer(durable).Delivered.Consumer == 4 },
 		text("nothing is called or delivered"))
 	if n := w.consumer(durable).NumAckPending; n != 2 {
 		t.Errorf("%d messages are leased, want 2", n)
@@ -186,7 +187,7 @@ type hole struct {
 
 func newHole(t *testing.T, address string) *hole {
 	t.Helper()
-	ln, err := net.Listen("tcp", address)
+	ln, err := localnats.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +238,7 @@ func selfSigned(t *testing.T) (tls.Certificate, string) {
 func TestAppThatTakesRequestsAndHangs(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(each(reply{gate: make(chan struct{})}, reply{status: 200}))
-	s := w.running(func(c *config.Config) { c.App.Timeout = 300 * time.Millisecond }, consumer(func(c *config.Consumer) { c.MaxDeliver = 2 }))
+	s := w.running(func(c *config.Config) { c.App.Timeout = shortTimeout }, consumer(func(c *config.Consumer) { c.MaxDeliver = 2 }))
 	seq := w.publish("orders.a", "x")
 	w.balance()
 	if n := len(w.app.of(seq)); n != 2 {

@@ -206,7 +206,7 @@ func TestBatches(t *testing.T) {
 	first := w.publish("orders.new", `{"n":1}`, "Nats-Msg-Id: one", "X-Many: a", "X-Many: b", "Trace: \"quoted\"")
 	binary := w.publish("orders.new", "\xff\x00bin")
 	w.publishMany(98, func(int) string { return "text" })
-	s := w.running(batched(25))
+	s := w.running(batched(25, func(c *config.Consumer) { c.Batch.MaxWait = stall }))
 	a.balance(false)
 	for _, b := range a.calls() {
 		if len(b.items) > 25 {

@@ -146,17 +146,13 @@ func TestStopWhileTheBreakerIsOpen(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(always(reply{status: 503}))
 	s := w.running(breaking(func(c *config.Consumer) {
-		c.MaxDeliver, c.Breaker.ProbeInterval, c.Breaker.ProbeMax = 1, time.Hour, time.Hour
-	}))
+		c.MaxDeliver, c.AckWait, c.Breaker.ProbeInterval, c.Breaker.ProbeMax = 1, time.Hour, time.Hour, time.Hour
+	}), func(c *config.Config) { c.ShutdownTimeout = time.Hour })
 	for range 20 {
 		w.publish("orders.new", "x")
 	}
 	s.waitMetric("sidecar_breaker_open", atLeast(1))
-	start := time.Now()
 	w.must(s.stop())
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("the stop took %s", d)
-	}
 	w.app.on(always(reply{status: 200}))
 	w.running(breaking())
 	w.waitDone()

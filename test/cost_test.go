@@ -2,8 +2,10 @@ package test
 
 import (
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -13,42 +15,48 @@ import (
 )
 
 // A sidecar's allocations a message are counted: other than times they are the same on every machine. 3 of them are nats.go's for the message, and 3 net/http's.
+// What it does now and then, however many messages there are, comes on top, and is more a message the slower they go: these tests run beside no
+// others, and of some rounds the cheapest counts.
 //
 // With the default configuration an ack that asks for the next message says how many bytes it may have where there is no room for
 // the largest: that is answered by a status more, which costs nats.go 7. How many do depends on how busy the machine is.
 func TestAllocationsOfAMessage(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct {
 		name string
 		most float64
 		env  []string
 	}{
-		{"by default", 21.5, nil},
-		{"with room for large messages", 13, []string{"SIDECAR_CONSUMERS_0_MAX_BYTES=64MiB"}},
+		{"by default", 20, nil},
+		{"with room for large messages", 12.5, []string{"SIDECAR_CONSUMERS_0_MAX_BYTES=64MiB"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newBacklog(t, c.env...)
 			w.drain(2000) // connections, pools and metric series are made
-			if got := w.drain(10000); got.allocations > c.most {
-				t.Errorf("%.2f allocations a message, want %g at most", got.allocations, c.most)
-			} else {
-				t.Logf("%.2f allocations and %.0f bytes a message", got.allocations, got.bytes)
-			}
+			w.cheapest(3000, c.most)
 		})
 	}
 }
 
 // mostBatchAllocations is that for a message in a batch of hundreds. 6 of them are nats.go's. It is about 8.
-const mostBatchAllocations = 9.5
+const mostBatchAllocations = 9
 
 func TestAllocationsOfAMessageInABatch(t *testing.T) {
-	t.Parallel()
 	w := newBacklog(t, "SIDECAR_CONSUMERS_0_BATCH_MAX_MESSAGES=300")
 	w.drain(5000)
-	if c := w.drain(30000); c.allocations > mostBatchAllocations {
-		t.Errorf("%.2f allocations a message, want %g at most", c.allocations, mostBatchAllocations)
+	w.cheapest(6000, mostBatchAllocations)
+}
+
+// cheapest holds that in the cheapest of five rounds of n messages each costs so many allocations at most.
+func (w *backlog) cheapest(n int, most float64) {
+	w.t.Helper()
+	var rounds []float64
+	for range 5 {
+		rounds = append(rounds, w.drain(n).allocations)
+	}
+	if slices.Min(rounds) > most {
+		w.t.Errorf("%.2f allocations a message in the rounds, want %g at most", rounds, most)
 	} else {
-		t.Logf("%.2f allocations and %.0f bytes a message", c.allocations, c.bytes)
+		w.t.Logf("%.2f allocations a message in the rounds", rounds)
 	}
 }
 
@@ -119,11 +127,14 @@ func (w *backlog) drain(n int) cost {
 	}
 	w.done += uint64(n)
 	// The server is asked, not the sidecar: that would cost it allocations.
-	eventually(w.t, func() bool {
+	dwindles(w.t, func() int {
 		ctx, cancel := within()
 		defer cancel()
 		c, err := w.js.Consumer(ctx, stream, durable)
-		return err == nil && c.CachedInfo().AckFloor.Stream >= w.done
+		if err != nil {
+			return math.MaxInt
+		}
+		return int(w.done - c.CachedInfo().AckFloor.Stream)
 	}, text("all are acked"))
 	after := w.spent()
 	return cost{
@@ -134,9 +145,10 @@ func (w *backlog) drain(n int) cost {
 }
 
 func (w *backlog) spent() cost {
+	text := w.admin.text("/metrics") // once: it costs allocations too
 	return cost{
-		allocations: w.admin.metric("go_memstats_mallocs_total"),
-		bytes:       w.admin.metric("go_memstats_alloc_bytes_total"),
-		cpu:         w.admin.metric("process_cpu_seconds_total"),
+		allocations: metricOf(text, "go_memstats_mallocs_total"),
+		bytes:       metricOf(text, "go_memstats_alloc_bytes_total"),
+		cpu:         metricOf(text, "process_cpu_seconds_total"),
 	}
 }

@@ -47,7 +47,7 @@ func TestSecondMessageWaitsForTheFirst(t *testing.T) {
 		{"accepted", reply{status: 200}, 0},
 		{"dropped", reply{status: 200, header: map[string]string{"Sidecar-Action": "drop"}}, 0},
 		{"rejected", reply{status: 400}, 1},
-		{"to be retried", reply{status: 503, header: map[string]string{"Retry-After": "1"}}, 1},
+		{"to be retried", reply{status: 503, header: map[string]string{"Retry-After": "5"}}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, shortWindow)

@@ -224,13 +224,16 @@ func TestReplayWithoutTheApp(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	w.app.up()
+	closing := make(chan struct{})
 	w.app.on(func(c *call) reply {
-		if c.seq == 1 {
-			go w.app.close()
+		if c.seq == 1 { // the answer is the last one: nobody can connect any more
+			go func() { defer close(closing); w.app.close() }()
+			w.app.refuses()
 		}
 		return reply{status: 200}
 	})
-	s = w.dlq("replay", "--yes", "--rate", "2")
+	s = w.dlq("replay", "--yes")
+	<-closing
 	if s.code != 1 || !strings.Contains(s.err, "the app cannot be connected to") || len(w.dead()) < 2 {
 		t.Errorf("%+v, %d left", s, len(w.dead()))
 	}

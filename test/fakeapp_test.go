@@ -124,7 +124,7 @@ func each(rs ...reply) func(*call) reply {
 
 func (a *fakeApp) up() {
 	a.t.Helper()
-	ln, err := net.Listen(a.network, a.address)
+	ln, err := localnats.Listen(a.network, a.address)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -141,11 +141,11 @@ func (a *fakeApp) speakH2C() {
 
 func (a *fakeApp) upTLS(cert tls.Certificate) {
 	a.t.Helper()
-	ln, err := tls.Listen(a.network, a.address, &tls.Config{Certificates: []tls.Certificate{cert}})
+	ln, err := localnats.Listen(a.network, a.address)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.serve(ln)
+	a.serve(tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}}))
 }
 
 func (a *fakeApp) serve(ln net.Listener) {
@@ -186,6 +186,20 @@ func (a *fakeApp) close() {
 	ctx, cancel := within()
 	defer cancel()
 	_ = s.Shutdown(ctx)
+}
+
+// refuses waits until nobody can connect.
+func (a *fakeApp) refuses() {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for {
+		nc, err := net.Dial(a.network, a.address)
+		if err != nil {
+			return
+		}
+		nc.Close()
+		<-look.C
+	}
 }
 
 // ServeHTTP is the app.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -28,6 +29,13 @@ const (
 	// patience is how long a condition may take to come true, on a machine that is busy. It is less than the default ack
 	// wait, so that a message that is lost until then fails its story.
 	patience = 25 * time.Second
+	// stall is how long such a machine may stand still: nothing that a story relies on is shorter.
+	stall = 2 * time.Second
+	// shortAckWait is the ack wait where a story waits for its end. What is leased is kept alive at every third of it, so that
+	// no stall ends a lease.
+	shortAckWait = 2 * stall
+	// shortTimeout is the app.timeout where a story waits for its end, and another request is to be answered in it.
+	shortTimeout = stall + time.Second
 	// parallel is how many stories run at a time: most of them wait.
 	parallel = "6"
 )
@@ -249,6 +257,24 @@ func eventually(t testing.TB, cond func() bool, what func() string) {
 		if time.Now().After(end) {
 			t.Fatalf("waited %s for %s", patience, what())
 		}
+	}
+}
+
+// dwindles waits until what is left is nothing. Patience is for each time that it becomes less: much takes long on a machine that
+// is busy.
+func dwindles(t testing.TB, left func() int, what func() string) {
+	t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	least, end := math.MaxInt, time.Now().Add(patience)
+	for n := left(); n > 0; n = left() {
+		if n < least {
+			least, end = n, time.Now().Add(patience)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited %s for %s", patience, what())
+		}
+		<-look.C
 	}
 }
 

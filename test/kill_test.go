@@ -83,7 +83,7 @@ func (w *world) fates() {
 func TestKillOfOneOfTwo(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(always(reply{status: 200, delay: 5 * time.Millisecond}))
-	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_CONCURRENCY=4",
+	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT="+shortAckWait.String(), "SIDECAR_CONSUMERS_0_CONCURRENCY=4",
 		"SIDECAR_CONSUMERS_0_PREFETCH=4")
 	one, two := start(t, env...), start(t, env...)
 	for range 100 {

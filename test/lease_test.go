@@ -107,12 +107,25 @@ func TestReconnectsUnderLoad(t *testing.T) {
 // An app that needs several ack waits is called once, and so are messages that wait behind.
 func TestSlowAppIsCalledOnce(t *testing.T) {
 	w := newWorld(t)
-	w.app.on(always(reply{status: 200, delay: 2500 * time.Millisecond}))
+	open := make(chan struct{})
+	w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
 	for range 4 {
 		w.publish("orders.a", "x")
 	}
-	w.running(consumer(func(c *config.Consumer) { c.AckWait, c.Concurrency, c.Prefetch = time.Second, 2, 2 }))
+	w.running(consumer(func(c *config.Consumer) { c.AckWait, c.Concurrency, c.Prefetch = shortAckWait, 2, 2 }))
+	w.staysLeased(4)
+	close(open)
 	w.untouchedAtFirst()
+}
+
+// staysLeased waits until all of n messages are leased, and holds that for two ack waits none of them is delivered again.
+func (w *world) staysLeased(n int) {
+	w.t.Helper()
+	eventually(w.t, func() bool { return w.app.inFlight() > 0 && w.consumer(durable).NumAckPending == n }, text("leases"))
+	throughout(w.t, 2*shortAckWait+time.Second, func() bool {
+		now := w.consumer(durable)
+		return now.NumAckPending == n && now.Delivered.Consumer == uint64(n)
+	}, text("what is leased stays leased"))
 }
 
 func TestLeasedBytesAreBounded(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -119,9 +120,17 @@ func (w *world) waitDone() {
 	w.t.Helper()
 	last := w.last()
 	var info *natsjs.ConsumerInfo
-	eventually(w.t, func() bool {
+	dwindles(w.t, func() int {
 		info = w.consumer(durable)
-		return info != nil && info.Delivered.Stream >= last && info.NumPending == 0 && info.NumAckPending == 0 && w.waiting() == 0
+		waiting := w.waiting()
+		if info == nil || waiting < 0 {
+			return math.MaxInt
+		}
+		left := int(info.NumPending) + info.NumAckPending + waiting
+		if info.Delivered.Stream < last {
+			left++
+		}
+		return left
 	}, func() string {
 		if info == nil {
 			return "the durable to be there"

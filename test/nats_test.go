@@ -204,10 +204,13 @@ func TestDurableIsServedAsItIs(t *testing.T) {
 // A short ack wait of the server's is what keeps leases alive, not the configured one.
 func TestLeasesGoByTheServersAckWait(t *testing.T) {
 	w := newWorld(t)
-	w.durableOf(func(c *natsjs.ConsumerConfig) { c.AckWait = time.Second })
-	w.app.on(always(reply{status: 200, delay: 2500 * time.Millisecond}))
+	w.durableOf(func(c *natsjs.ConsumerConfig) { c.AckWait = shortAckWait })
+	open := make(chan struct{})
+	w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
 	w.running(consumer(func(c *config.Consumer) { c.AckWait = time.Minute }))
 	w.publish("orders.a", "x")
+	w.staysLeased(1)
+	close(open)
 	w.untouchedAtFirst()
 }
 

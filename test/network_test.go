@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ type far struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	lose  int // acks to be lost on the way to NATS
+	lose  int // acks are lost on the way to NATS until so many are
 	lost  int
 	hold  string        // what is held on the way from NATS, and all after it
 	let   chan struct{} // closed: nothing is held any more
@@ -116,7 +117,7 @@ func (f *far) holdBack(text string) {
 	f.hold, f.let = text, make(chan struct{})
 }
 
-// loseAcks lets so many acks be lost.
+// loseAcks lets acks be lost until so many are.
 func (f *far) loseAcks(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,13 +148,16 @@ func (f *far) close() {
 // Leases are kept alive over a slow network too, with nothing to pull and with the app away.
 func TestLeasesOverASlowNetwork(t *testing.T) {
 	w := newWorld(t)
-	w.app.on(always(reply{status: 200, delay: 2500 * time.Millisecond}))
-	for range 3 {
+	open := make(chan struct{})
+	w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
+	for range 2 {
 		w.publish("orders.a", "x")
 	}
 	w.running(faraway(t, w.urls[0], 30*time.Millisecond).nats, consumer(func(c *config.Consumer) {
-		c.AckWait, c.Concurrency, c.Prefetch = time.Second, 1, 1
+		c.AckWait, c.Concurrency, c.Prefetch = shortAckWait, 1, 1
 	}))
+	w.staysLeased(2)
+	close(open)
 	w.untouchedAtFirst()
 }
 
@@ -189,12 +193,13 @@ func TestLostAcksAreSentAgain(t *testing.T) {
 				w.publish("orders.a", "x")
 			}
 			eventually(t, func() bool { return w.app.inFlight() == 5 }, text("five calls"))
-			f.loseAcks(5)
+			f.loseAcks(math.MaxInt)
 			close(open)
 			eventually(t, func() bool { return f.acksLost() >= 5 }, text("five acks to be lost"))
 			if n := w.consumer(durable).NumAckPending; n != 5 {
 				t.Fatalf("%d are pending", n)
 			}
+			f.loseAcks(0)
 			after(f)
 			w.untouchedAtFirst()
 			if n := w.consumer(durable).NumRedelivered; n != 0 {

@@ -20,9 +20,9 @@ func TestOrderOverADeletedDurable(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(slowly)
 	s := w.running(ordered("subject"))
-	w.publishKeys(4, 30)
 	for range 3 {
 		until := w.app.count() + 15
+		w.publishKeys(4, 10)
 		eventually(t, func() bool { return w.app.count() >= until }, text("calls"))
 		w.try("delete the durable", func(ctx context.Context) error { return w.js.DeleteConsumer(ctx, stream, durable) })
 		eventually(t, func() bool { return len(s.log.lines("the durable is lost, looking for it")) > 0 }, text("the sidecar to notice"))
@@ -64,7 +64,6 @@ func TestOrderOverEdits(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(slowly)
 	w.running(ordered("subject"))
-	w.publishKeys(4, 40)
 	for i, edit := range []func(c *natsjs.ConsumerConfig){
 		func(c *natsjs.ConsumerConfig) {
 			c.FilterSubjects = []string{"orders.k0", "orders.k1", "orders.k2", "orders.k3"}
@@ -79,7 +78,10 @@ func TestOrderOverEdits(t *testing.T) {
 		func(c *natsjs.ConsumerConfig) { c.MaxAckPending, c.AckWait, c.FilterSubjects = 1000, time.Second, nil },
 	} {
 		until := w.app.count() + 15
-		eventually(t, func() bool { return w.app.count() >= until }, func() string { return fmt.Sprintf("calls after edit %d", i) })
+		w.publishKeys(4, 10)
+		eventually(t, func() bool { return w.app.count() >= until }, func() string {
+			return fmt.Sprintf("calls after edit %d; the durable: %+v", i, w.consumer(durable))
+		})
 		cfg := w.consumer(durable).Config
 		edit(&cfg)
 		w.try("edit the durable", func(ctx context.Context) error {

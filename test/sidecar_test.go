@@ -185,9 +185,12 @@ func (r readiness) check(name string) (check, bool) {
 }
 
 // metric is the sum of the series that start so: a name, or a name with the start of its labels. -1 if there is none.
-func (a adminClient) metric(series string) float64 {
+func (a adminClient) metric(series string) float64 { return metricOf(a.text("/metrics"), series) }
+
+// metricOf is that sum in a text.
+func metricOf(text, series string) float64 {
 	sum, found := 0.0, false
-	for line := range strings.Lines(a.text("/metrics")) {
+	for line := range strings.Lines(text) {
 		rest, ok := strings.CutPrefix(line, series)
 		if !ok || !strings.ContainsAny(rest[:1], "{} ,") {
 			continue

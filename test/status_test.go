@@ -190,7 +190,7 @@ func TestOddBodies(t *testing.T) {
 
 func TestNoWholeAnswerIsRetried(t *testing.T) {
 	w := newWorld(t)
-	s := w.running(func(c *config.Config) { c.App.Timeout = 3e8 })
+	s := w.running(func(c *config.Config) { c.App.Timeout = shortTimeout })
 	for name, r := range map[string]reply{
 		"hangs":       {gate: make(chan struct{})},
 		"resets":      {reset: true},

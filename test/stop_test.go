@@ -36,18 +36,14 @@ func TestStopFinishesWhatIsInFlight(t *testing.T) {
 	for range 12 {
 		w.publish("orders.a", "x")
 	}
-	two := consumer(func(c *config.Consumer) { c.Concurrency, c.Prefetch = 2, 6 })
+	two := consumer(func(c *config.Consumer) { c.Concurrency, c.Prefetch, c.AckWait = 2, 6, time.Hour })
 	s := w.running(two)
 	eventually(t, func() bool { return w.app.inFlight() == 2 && w.consumer(durable).NumAckPending > 4 }, text("calls and leases"))
 	s.stopping()
 	throughout(t, 300*time.Millisecond, func() bool { return w.app.count() == 2 && !s.stopped() }, text("nothing new is called"))
-	begun := time.Now()
 	w.app.on(always(reply{status: 200}))
 	w.running(two)
 	eventually(t, func() bool { return w.app.count() == 12 }, text("the others to be called by another sidecar"))
-	if d := time.Since(begun); d > 10*time.Second {
-		t.Errorf("it took %s, the ack wait is 30s", d)
-	}
 	close(open)
 	if err := s.stop(); err != nil {
 		t.Errorf("the stop: %v", err)
@@ -93,20 +89,16 @@ func TestStopSettlesEveryVerdict(t *testing.T) {
 	w.balance()
 }
 
-// What waits for a connection is handed back at once.
+// What waits for a connection is handed back at once, and not when the time for a stop is over.
 func TestStopWhileTheAppIsAway(t *testing.T) {
 	w := newWorld(t)
-	s := w.running(outage, func(c *config.Config) { c.ShutdownTimeout = 30 * time.Second; c.App.Ready.Interval = time.Hour })
+	s := w.running(outage, func(c *config.Config) { c.ShutdownTimeout = time.Hour; c.App.Ready.Interval = time.Hour })
 	w.app.down()
 	w.publish("orders.a", "x")
 	s.waitCheck("app", false)
 	eventually(t, func() bool { return w.consumer(durable).NumAckPending == 1 }, text("the message to be leased"))
-	begun := time.Now()
 	if err := s.stop(); err != nil {
 		t.Errorf("the stop: %v", err)
-	}
-	if d := time.Since(begun); d > 3*time.Second {
-		t.Errorf("the stop took %s", d)
 	}
 	w.app.up()
 	w.running(consumer(func(c *config.Consumer) { c.MaxDeliver = 1 }))
@@ -117,7 +109,7 @@ func TestStopWhileTheAppIsAway(t *testing.T) {
 func TestStopOfAnAppThatHangs(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(always(reply{status: 200, gate: make(chan struct{})}))
-	once := consumer(func(c *config.Consumer) { c.MaxDeliver = 1 })
+	once := consumer(func(c *config.Consumer) { c.MaxDeliver, c.AckWait = 1, time.Hour })
 	s := w.running(once, func(c *config.Config) { c.ShutdownTimeout = time.Second })
 	seq := w.publish("orders.a", "x")
 	eventually(t, func() bool { return w.app.inFlight() == 1 }, text("the call"))
@@ -125,18 +117,17 @@ func TestStopOfAnAppThatHangs(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Errorf("the stop: %v", err)
 	}
-	if d := time.Since(begun); d < time.Second-10*time.Millisecond || d > 5*time.Second {
-		t.Errorf("the stop took %s", d)
+	if d := time.Since(begun); d < time.Second {
+		t.Errorf("the stop took %s, the call had a second", d)
 	}
 	if lines := s.log.settled(seq); len(lines) > 0 {
 		t.Errorf("it was settled: %v", lines)
 	}
 	w.app.on(always(reply{status: 200}))
-	begun = time.Now()
 	w.running(once)
 	w.balance()
-	if d := time.Since(begun); d > 10*time.Second || len(w.app.of(seq)) != 2 {
-		t.Errorf("%d calls, the second after %s", len(w.app.of(seq)), d)
+	if n := len(w.app.of(seq)); n != 2 {
+		t.Errorf("%d calls", n)
 	}
 	if dead := w.dead(); len(dead) > 0 {
 		t.Errorf("a hand-back was dead-lettered: %v", dead[0].header)
@@ -148,7 +139,7 @@ func TestStopWithoutNATS(t *testing.T) {
 	w := newWorld(t)
 	open := make(chan struct{})
 	w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
-	short := consumer(func(c *config.Consumer) { c.AckWait = time.Second })
+	short := consumer(func(c *config.Consumer) { c.AckWait = shortAckWait })
 	s := w.running(short, func(c *config.Config) { c.ShutdownTimeout = 2 * time.Second })
 	for range 3 {
 		w.publish("orders.a", "x")
@@ -157,13 +148,9 @@ func TestStopWithoutNATS(t *testing.T) {
 	w.nats.Shutdown()
 	s.waitCheck("nats", false)
 	close(open)
-	begun := time.Now()
 	err := s.stop()
 	if !errors.Is(err, sidecarapp.ErrUnconfirmed) || !strings.HasPrefix(err.Error(), "3 ") {
 		t.Errorf("the stop: %v", err)
-	}
-	if d := time.Since(begun); d > 6*time.Second {
-		t.Errorf("the stop took %s", d)
 	}
 	w.must(w.nats.Restart())
 	w.running(short)
@@ -184,19 +171,19 @@ func TestSignals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			r := reply{status: 200, delay: 500 * time.Millisecond}
-			if c.hangs {
-				r = reply{status: 200, gate: make(chan struct{})}
-			}
-			w.app.on(always(r))
-			p := start(t, w.environment("SIDECAR_SHUTDOWN_TIMEOUT=1m", "SIDECAR_CONSUMERS_0_ACK_WAIT=1s")...)
+			open := make(chan struct{})
+			w.app.on(always(reply{status: 200, gate: open}))
+			p := start(t, w.environment("SIDECAR_SHUTDOWN_TIMEOUT=1m", "SIDECAR_CONSUMERS_0_ACK_WAIT="+shortAckWait.String())...)
 			seq := w.publish("orders.a", "x")
 			eventually(t, func() bool { return w.app.inFlight() == 1 }, func() string { return "the call:\n" + p.log.String() })
 			for i, s := range c.signals {
 				p.signal(s)
 				eventually(t, func() bool { return i > 0 || len(p.log.lines("stopping")) == 1 }, text("the stop to begin"))
 			}
-			if code := p.wait(10 * time.Second); code != c.code {
+			if !c.hangs {
+				close(open)
+			}
+			if code := p.wait(patience); code != c.code {
 				t.Errorf("exit code %d, want %d:\n%s", code, c.code, p.log)
 			}
 			if c.hangs {
@@ -215,7 +202,7 @@ func TestExitWithoutNATS(t *testing.T) {
 	w := newWorld(t)
 	open := make(chan struct{})
 	w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
-	p := start(t, w.environment("SIDECAR_SHUTDOWN_TIMEOUT=1s", "SIDECAR_CONSUMERS_0_ACK_WAIT=1s")...)
+	p := start(t, w.environment("SIDECAR_SHUTDOWN_TIMEOUT=1s", "SIDECAR_CONSUMERS_0_ACK_WAIT="+shortAckWait.String())...)
 	for range 2 {
 		w.publish("orders.a", "x")
 	}
@@ -224,7 +211,7 @@ func TestExitWithoutNATS(t *testing.T) {
 	close(open)
 	eventually(t, func() bool { return w.app.inFlight() == 0 }, text("the answers"))
 	p.signal(syscall.SIGTERM)
-	if code := p.wait(8 * time.Second); code != 1 {
+	if code := p.wait(patience); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	if lines := p.log.lines("stopped, but not cleanly"); len(lines) != 1 || !strings.HasPrefix(lines[0]["error"].(string), "2 verdicts") {
@@ -238,7 +225,7 @@ func TestExitWithoutNATS(t *testing.T) {
 func TestExitOfABadConfiguration(t *testing.T) {
 	t.Parallel()
 	p := start(t, "SIDECAR_CONSUMERS_0_STREAM=ORDERS", "SIDECAR_CONSUMERS_0_CONCURRENCY=0", "SIDECAR_NATS_PASSWORD=hunter2")
-	if code := p.wait(10 * time.Second); code != 2 {
+	if code := p.wait(patience); code != 2 {
 		t.Errorf("exit code %d", code)
 	}
 	out := p.log.String()

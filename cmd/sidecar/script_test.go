@@ -5,10 +5,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
 )
 
 func TestMain(m *testing.M) {
@@ -30,11 +33,10 @@ func TestScripts(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	t.Cleanup(dead.Close)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := localnats.FreePort() // which nobody else listens on either
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
 
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
@@ -42,7 +44,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("ALIVE", strings.TrimPrefix(alive.URL, "http://"))
 			env.Setenv("DEAD", strings.TrimPrefix(dead.URL, "http://"))
-			env.Setenv("CLOSED", closed.Addr().String())
+			env.Setenv("CLOSED", net.JoinHostPort("127.0.0.1", strconv.Itoa(closed)))
 			return nil
 		},
 	})

@@ -275,10 +275,14 @@ func TestReplayStops(t *testing.T) {
 					return answer(200)
 				}
 				stop()
+				var answered <-chan time.Time // one that waits for a connection waits on
+				if sending {
+					answered = time.After(10 * awayLook)
+				}
 				select {
 				case <-work.Done():
 					return forward.Result{Outcome: policy.Outcome{Kind: policy.HandedBack}}
-				case <-time.After(10 * awayLook):
+				case <-answered:
 					return answer(200)
 				}
 			}

@@ -115,7 +115,7 @@ func (c *Cluster) Start(i int) error {
 	if c.servers[i].running != nil {
 		return nil
 	}
-	return c.servers[i].up()
+	return c.servers[i].upAgain()
 }
 
 // Shutdown stops all servers and waits until they are down.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -74,7 +73,7 @@ func start(o Options) (*Server, error) {
 func onFreePorts[T any](start func() (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		t, err := start()
-		if err == nil || try == portTries || !strings.Contains(err.Error(), "address already in use") {
+		if err == nil || try == portTries || !inUse(err) {
 			return t, err
 		}
 	}
@@ -99,7 +98,13 @@ func (s *Server) Shutdown() {
 // Restart stops the server if it runs, and runs it again on the same port and files.
 func (s *Server) Restart() error {
 	s.Shutdown()
-	return s.up()
+	return s.upAgain()
+}
+
+// upAgain is up on a port that was this server's before.
+func (s *Server) upAgain() error {
+	_, err := whileInUse(func() (*Server, error) { return s, s.up() })
+	return err
 }
 
 func (s *Server) up() error {

@@ -3,6 +3,7 @@ package localnats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -89,6 +90,29 @@ func TestServerKeepsPortAndFilesOverARestart(t *testing.T) {
 	if n := count(t, stream); n != 1 {
 		t.Errorf("%d messages after the restart, want 1", n)
 	}
+}
+
+// A process that is being started has a copy of the server's listener for a moment after the server closed it.
+func TestRestartWaitsForItsPort(t *testing.T) {
+	tried := make(chan struct{}, 100)
+	s := Run(t, Options{Log: func(format string, args ...any) {
+		if strings.Contains(fmt.Sprintf(format, args...), "address already in use") {
+			tried <- struct{}{}
+		}
+	}})
+	s.Shutdown()
+	copied, err := Listen("tcp", strings.TrimPrefix(s.URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	restarted := make(chan error, 1)
+	go func() { restarted <- s.Restart() }()
+	<-tried
+	copied.Close()
+	if err := <-restarted; err != nil {
+		t.Fatal(err)
+	}
+	connect(t, s.URL())
 }
 
 func TestServerListensOnLoopbackOnly(t *testing.T) {

@@ -413,31 +413,27 @@ func countOf(t *testing.T, format, out string) int {
 }
 
 func TestASinkThatIsSlowLosesNothing(t *testing.T) {
-	w := &slow{} // no bubble: slog holds a mutex while it waits for the sink
-	log, done, err := NewLogger(w, "info", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			for range 100 {
-				log.Info(strings.Repeat("x", 200))
-			}
-		})
-	}
-	wg.Wait()
-	done()
-	if n := bytes.Count(w.b, []byte("\n")); n != 2000 {
-		t.Errorf("%d lines, want 2000", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &slow{}
+		log, done, err := NewLogger(w, "info", "json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2000 { // one after the other: slog holds a mutex while it waits for the sink, and so stops the time of a bubble
+			log.Info(strings.Repeat("x", 200))
+		}
+		done()
+		if n := bytes.Count(w.b, []byte("\n")); n != 2000 {
+			t.Errorf("%d lines, want 2000", n)
+		}
+	})
 }
 
-// slow takes 10 ms for a write.
+// slow takes for a write almost as long as is waited for one.
 type slow struct{ b []byte }
 
 func (s *slow) Write(p []byte) (int, error) {
-	time.Sleep(10 * time.Millisecond)
+	time.Sleep(stallLimit - time.Millisecond)
 	s.b = append(s.b, p...)
 	return len(p), nil
 }

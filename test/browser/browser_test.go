@@ -23,8 +23,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// patience is how long a condition may take to come true, on a machine that is busy.
-const patience = 10 * time.Second
+// patience is how long a condition may take to come true, and one thing that the browser does, on a machine that is busy.
+const patience = 25 * time.Second
 
 // shots is where pictures of the states go.
 var shots = flag.String("shots", "", "a directory for screenshots; none are taken without it")
@@ -90,13 +90,11 @@ func open(t *testing.T, url, hash string) *tab {
 func opened(t *testing.T, url string) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	b := &tab{t: t, ctx: ctx, url: url}
 	t.Cleanup(func() {
 		if t.Failed() && *shots != "" {
 			b.shot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
 		}
-		cancel()
 		closeTab()
 		for _, f := range b.noted() {
 			t.Error(f)
@@ -148,14 +146,31 @@ func (b *tab) must(err error) {
 	}
 }
 
-func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+// step is a context for one thing that the browser does.
+func (b *tab) step() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.ctx, patience)
+}
+
+func (b *tab) do(action chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	b.must(chromedp.Do(b.ctx, steps...))
+	run(b, action)
+}
+
+// run is what an action returns.
+func run[T any](b *tab, action chromedp.Action[T]) T {
+	b.t.Helper()
+	ctx, cancel := b.step()
+	defer cancel()
+	v, err := chromedp.Run(ctx, action)
+	b.must(err)
+	return v
 }
 
 func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
 	b.t.Helper()
-	_, err := chromedp.Call(b.ctx, command, params)
+	ctx, cancel := b.step()
+	defer cancel()
+	_, err := chromedp.Call(ctx, command, params)
 	b.must(err)
 }
 
@@ -168,9 +183,7 @@ func (b *tab) goTo(hash string) {
 // eval is the value of an expression.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
-	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
-	b.must(err)
-	return v
+	return run(b, chromedp.Evaluate[T](expression))
 }
 
 // wait waits until an expression is true.
@@ -274,8 +287,7 @@ func (b *tab) shot(name string) {
 		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
 		}})
-		png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		b.must(err)
+		png := run(b, chromedp.CaptureScreenshot())
 		if err := os.WriteFile(filepath.Join(*shots, name+"-"+scheme+".png"), png, 0o600); err != nil {
 			b.t.Fatal(err)
 		}

@@ -171,8 +171,7 @@ func (b *tab) picture(name string) {
 	if dir == "" {
 		dir = b.t.TempDir()
 	}
-	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	b.must(err)
+	png := run(b, chromedp.CaptureScreenshot())
 	const most = 150_000 // bytes: they are in the repository
 	if len(png) > most || len(png) < 10_000 {
 		b.t.Errorf("%s has %d bytes", name, len(png))

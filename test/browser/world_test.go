@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/jetsidecar/jetsidecar/internal/admin"
 	"github.com/jetsidecar/jetsidecar/internal/admin/admintest"
 	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
 	"github.com/jetsidecar/jetsidecar/internal/pipeline"
 	"github.com/jetsidecar/jetsidecar/internal/telemetry"
 )
@@ -34,7 +36,12 @@ type world struct {
 
 func newWorld(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
-	w := &world{t: t, letters: admintest.NewLetters("ORDERS_DLQ"), consumers: []*admintest.Consumer{admintest.NewConsumer("ORDERS", "orders-worker")}, address: "127.0.0.1:0"}
+	port, err := localnats.FreePort() // the browser tries it while nothing listens there: it is to be nobody else's then
+	must(t, err)
+	w := &world{
+		t: t, letters: admintest.NewLetters("ORDERS_DLQ"), consumers: []*admintest.Consumer{admintest.NewConsumer("ORDERS", "orders-worker")},
+		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+	}
 	for _, f := range change {
 		f(w)
 	}
@@ -58,7 +65,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.address, w.url = ln.Addr().String(), "http://"+ln.Addr().String()
+	w.url = "http://" + w.address
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
