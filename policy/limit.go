@@ -55,7 +55,7 @@ type Limit struct {
 	once   bool          // the last try said once what it must say twice
 	pause  time.Duration // until the next try
 	next   time.Time     // of which; zero: when the base was measured
-	trip   time.Time     // when a try overloaded the app, until that has done as much again as fills the base
+	trip   time.Time     // when the app passed the last request before a try overloaded it, until that has done as much again as fills the base
 	passed int           // since then
 	usual  time.Duration // how long it took to measure the base
 	anchor throughput    // of the base after the last try, zero if not known
@@ -65,6 +65,7 @@ type Limit struct {
 	sample   sample
 	inFlight int
 	last     time.Time // when a request ended
+	alive    time.Time // when one passed
 	idle     bool      // nobody was at the app for a while before those that are
 }
 
@@ -116,8 +117,9 @@ func (l *Limit) Done(now time.Time, t Ticket, took time.Duration, s Signal) {
 	l.inFlight--
 	l.last = now
 	l.idle = l.idle && (s != Silent || l.inFlight > 0) // while a breaker is open nobody is at the app, but there is something to do
-	if s == Passed && l.open < l.limit {
-		l.open++
+	if s == Passed {
+		l.alive = now
+		l.open = min(l.open+1, l.limit)
 	}
 	before := t.stretch+1 == l.stretch && l.limit > l.base // what was there when more came may fail because of it
 	if s == Silent || t.stretch != l.stretch && !(before && s == Overloaded) {

@@ -63,6 +63,18 @@ func TestLimitOpensGently(t *testing.T) {
 	}
 }
 
+// TestLimitOfAnAppThatHangs holds that it is known how many were too much also where nothing ends any more, and that they are not tried often.
+func TestLimitOfAnAppThatHangs(t *testing.T) {
+	for seed := range uint64(3) {
+		a := &dying{takes: 50 * ms, hangs: 5 * time.Second, most: 20}
+		s := newSim(a, 64, seed)
+		s.run(2 * time.Minute)
+		if n := s.allowed(); a.deaths > 3 || n < 18 || n > 20 {
+			t.Errorf("seed %d: it hung %d times, the limit is %d", seed, a.deaths, n)
+		}
+	}
+}
+
 // TestLimitFollowsAnApp holds that the limit follows an app that changes.
 func TestLimitFollowsAnApp(t *testing.T) {
 	for _, c := range simChanges {

@@ -134,6 +134,7 @@ func (a *thrashing) serve(s *sim, inFlight int) (time.Duration, time.Duration, p
 type dying struct {
 	takes, away time.Duration
 	most        int
+	hangs       time.Duration // before it ends
 	deaths      int
 	back        time.Duration
 	died        bool
@@ -148,7 +149,7 @@ func (a *dying) serve(s *sim, inFlight int) (time.Duration, time.Duration, polic
 		return a.back + takes, takes, policy.Passed
 	}
 	if inFlight > a.most {
-		a.back, a.died, a.deaths = s.now+a.away, true, a.deaths+1
+		a.back, a.died, a.deaths = s.now+a.hangs+a.away, true, a.deaths+1
 		return s.now, 0, policy.Overloaded
 	}
 	return s.now + takes, takes, policy.Passed

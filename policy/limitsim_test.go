@@ -156,12 +156,13 @@ func (s *sim) fatal(r *simRequest) bool {
 }
 
 func (s *sim) kill() {
+	d := s.app.(*dying)
 	byNumber := func(a, b *simRequest) int { return cmp.Compare(a.number, b.number) }
 	for _, r := range slices.SortedFunc(maps.Keys(s.at), byNumber) { // the same each time
-		r.ends, r.signal = s.now, policy.Overloaded
+		r.ends, r.took, r.signal = s.now+d.hangs, d.hangs, policy.Overloaded
 		heap.Fix(&s.events, r.index)
 	}
-	s.app.(*dying).died = false
+	d.died = false
 }
 
 func (s *sim) end(r *simRequest) {

@@ -160,7 +160,7 @@ func (l *Limit) overload(now time.Time) {
 	tried := l.limit > l.base
 	l.ceiling = min(l.limit, max(l.sample.peak, 1))
 	if tried {
-		l.trip, l.passed = now, 0
+		l.trip, l.passed = l.alive, 0
 		l.pause = min(2*l.pause, overloadPause)
 	} else {
 		l.base = max(int(backOff*float64(l.ceiling)), 1)

@@ -62,11 +62,6 @@ func (s *sample) variation() float64 {
 // overloaded reports whether too many say so: a few among many are no sign.
 func (s *sample) overloaded() bool { return s.overloads > 3+s.seen/4 }
 
-// enough reports whether the sample tells how much the app gets done.
-func (s *sample) enough(need int, now time.Time) bool {
-	return s.full >= need && now.Sub(s.since) >= leastStretch
-}
-
 // throughput is how much was done with limit requests at the app all the time: by Little's law the limit divided by the time
 // that each that passed took of it, and those that failed with it. Requests that take much longer than others end in a later stretch
 // and are not in it, so a few of them hide nothing.
