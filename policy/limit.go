@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	startLimit = 4    // requests at a time before anything is known of the app
@@ -14,10 +17,14 @@ const (
 	backOff    = 0.7  // of the requests at the app, so many are right after it was overloaded
 
 	leastPause    = time.Second
-	mostPause     = 8 * time.Second  // between tries of another limit
-	overloadPause = 16 * time.Second // after a try that overloaded the app
-	costly        = time.Second / 2  // a try that costs so much is one
-	costlyPause   = time.Minute      // after one that cost so much of its time
+	mostPause     = 8 * time.Second       // between tries of another limit
+	overloadPause = 16 * time.Second      // after a try that overloaded the app
+	costly        = time.Second / 2       // a try that took the app away for so long is one
+	costRest      = 20                    // times what a try has cost is the pause after it, so that all of them cost a twentieth
+	mostCostRest  = 10 * time.Minute      // but at most
+	usualRest     = 8                     // times what a measurement takes is the pause after a try
+	mostUsualRest = time.Minute           // but at most
+	idle          = 50 * time.Millisecond // nobody was at the app for so long: there is nothing to do
 )
 
 // Limit finds how many requests at a time an app can take, from 1 to a most. It is a state machine that is told the time,
@@ -27,23 +34,29 @@ const (
 // by enough: a larger one must bring at least half of what it could bring, a smaller one may cost at most a quarter of what it
 // could cost. So it ends where more requests only wait longer in the app. A larger limit that pays is followed by a step twice
 // as large; one that does not is tried again after a pause. An app that says that it is overloaded, or does not answer, ends a
-// try at once; at the base it costs three tenths of it.
+// try at once; at the base it costs three tenths of it. A larger limit is not open at once: one more request goes for each that
+// passes, so that an app that breaks does so with the first that is too many.
+//
+// On a machine that does other things too one comparison is wrong now and then. So a smaller limit must be good enough twice, and a
+// larger one must fail twice, unless it fails by much.
 //
 // Only requests that were sent while the limit was reached are measured, so a limit that is not used does not grow. Two
 // limits are compared over neighbouring stretches of time: an app that becomes slower by itself does not shrink it.
 type Limit struct {
 	most    int
-	limit   int  // now
-	base    int  // the best one known; limit differs from it during a try
-	ceiling int  // the app was overloaded by so many; 0 if that is not known
-	costly  bool // and that took the app away for long: it is approached in small steps
+	limit   int           // what is measured
+	open    int           // so many of it may be used: one more with each request that passes
+	base    int           // the best one known; limit differs from it during a try
+	ceiling int           // the app was overloaded by so many; 0 if that is not known
+	cost    time.Duration // and that took the app away for so long
 	step    float64
 
 	down   bool          // the next try is a smaller limit
-	once   bool          // the last try was one, and good enough
+	once   bool          // the last try said once what it must say twice
 	pause  time.Duration // until the next try
 	next   time.Time     // of which; zero: when the base was measured
-	trip   time.Time     // when a try overloaded the app, until the base was measured again
+	trip   time.Time     // when the app passed the last request before a try overloaded it, until that has done as much again as fills the base
+	passed int           // since then
 	usual  time.Duration // how long it took to measure the base
 	anchor throughput    // of the base after the last try, zero if not known
 	ref    throughput    // of the base, zero if not known
@@ -51,6 +64,9 @@ type Limit struct {
 	stretch  uint64 // counts the stretches of time at one limit
 	sample   sample
 	inFlight int
+	last     time.Time // when a request ended
+	alive    time.Time // when one passed
+	idle     bool      // nobody was at the app for a while before those that are
 }
 
 // Signal is what the end of a request says about the app.
@@ -74,18 +90,23 @@ type Ticket struct {
 func NewLimit(most int) *Limit {
 	l := &Limit{most: max(most, 1), step: 1, pause: leastPause}
 	l.base = min(startLimit, l.most)
-	l.limit = l.base
+	l.limit, l.open = l.base, l.base
 	return l
 }
 
-// Now is how many requests may be at the app.
-func (l *Limit) Now() int { return l.limit }
+// Now is how many requests may be at the app at this moment.
+func (l *Limit) Now() int { return l.open }
+
+// Aim is the limit that Now grows to.
+func (l *Limit) Aim() int { return l.limit }
 
 // Start is told that a request is sent; Done must follow.
 func (l *Limit) Start(now time.Time) Ticket {
 	if l.stretch == 0 {
+		l.last = now
 		l.set(now, l.base)
 	}
+	l.idle = l.idle || l.inFlight == 0 && now.Sub(l.last) > idle
 	l.inFlight++
 	l.sample.peak = max(l.sample.peak, l.inFlight)
 	return Ticket{stretch: l.stretch, full: l.inFlight*10 >= l.limit*9}
@@ -94,189 +115,76 @@ func (l *Limit) Start(now time.Time) Ticket {
 // Done is told what came of a request, and how long the app had it.
 func (l *Limit) Done(now time.Time, t Ticket, took time.Duration, s Signal) {
 	l.inFlight--
+	l.last = now
+	l.idle = l.idle && (s != Silent || l.inFlight > 0) // while a breaker is open nobody is at the app, but there is something to do
+	if s == Passed {
+		l.alive = now
+		l.open = min(l.open+1, l.limit)
+	}
 	before := t.stretch+1 == l.stretch && l.limit > l.base // what was there when more came may fail because of it
 	if s == Silent || t.stretch != l.stretch && !(before && s == Overloaded) {
 		return // it says nothing about this limit
 	}
+	if l.idle {
+		l.idle, l.trip = false, time.Time{}
+		l.forget(now)
+		return
+	}
+	if s == Passed && !l.trip.IsZero() {
+		l.passedAgain(now)
+	}
 	l.sample.add(t.full && t.stretch == l.stretch, took, s)
-	switch late := l.limit > l.base && now.Sub(l.sample.since) > 4*l.usual+time.Second/4; {
-	case l.sample.overloaded() || late && t.full:
+	elapsed := now.Sub(l.sample.since)
+	switch late := l.limit > l.base && elapsed > 4*l.usual+time.Second/4; {
+	case l.sample.overloaded() || late && (t.full || s == Overloaded || took > elapsed/2):
 		l.overload(now)
-	case late: // there is no longer enough to do
-		l.refuse(now, l.ref)
-	case l.sample.enough(l.need(), now):
+	case late || l.limit <= l.base && elapsed > 4*(l.sample.busy(l.limit)+took)+time.Second: // the limit is hardly ever reached
+		l.forget(now)
+	case l.enough(elapsed):
 		l.measured(now, l.sample.throughput(l.limit))
 	}
 }
 
-// need is how many requests are a measurement: the more the finer the step to another limit is.
-func (l *Limit) need() int {
-	switch {
-	case l.limit > l.base && l.step >= 1 || l.ref.rate == 0:
-		return min(max(2*l.limit, 4), mostSamples)
-	case l.limit > l.base:
-		return min(max(4*l.limit, 8), mostSamples)
-	default:
-		return min(max(8*l.limit, 16), mostSamples)
+// forget begins anew: what was seen so far is no measurement, as there was not enough to do.
+func (l *Limit) forget(now time.Time) {
+	if l.limit != l.base {
+		l.rest(now, 0)
+		l.set(now, l.base)
+		return
 	}
+	l.sample.reset(now, l.inFlight)
+}
+
+// passedAgain is told that the app has done something after a try that overloaded it. The try has cost the time until as many as fill the
+// base have passed, less what they take at best: also that in which a breaker was open, and let in few at first.
+func (l *Limit) passedAgain(now time.Time) {
+	if l.passed++; l.passed < l.base {
+		return
+	}
+	l.cost = max(now.Sub(l.trip)-2*time.Duration(l.ref.latency*float64(time.Second)), 0)
+	l.trip, l.next = time.Time{}, now.Add(l.pauseAfter())
+}
+
+// enough reports whether the sample is a measurement: so many rounds of requests, fewer where they are slow, and the more the more
+// they differ and the finer the step is that it is compared over.
+func (l *Limit) enough(elapsed time.Duration) bool {
+	rounds, step := 8, max(l.step, 1/float64(l.base))
+	if l.limit != l.base {
+		rounds, step = 4, math.Abs(float64(l.limit)/float64(l.base)-1)
+	}
+	if l.limit > l.base && l.step >= 1 || l.ref.rate == 0 {
+		rounds = 2
+	}
+	need := min(max(rounds*l.limit, 2*rounds, int(precise*l.sample.variation()/(step*step))), mostSamples)
+	if elapsed > slow {
+		need = min(max(need/4, l.limit, 2), mostSamples)
+	}
+	return l.sample.full >= need && elapsed >= leastStretch
 }
 
 // set begins a stretch of time at a limit.
 func (l *Limit) set(now time.Time, limit int) {
-	l.limit = limit
+	l.limit, l.open = limit, min(limit, l.base)
 	l.stretch++
 	l.sample.reset(now, l.inFlight)
-}
-
-// measured is told the throughput of a stretch of time.
-func (l *Limit) measured(now time.Time, x throughput) {
-	switch {
-	case l.limit > l.base && l.better(x):
-		l.step = min(2*(float64(l.limit)/float64(l.base)-1), 1)
-		l.settle(now, x)
-		l.tryUp(now)
-	case l.limit < l.base && l.goodEnough(x):
-		l.shrink(now, x)
-	case l.limit != l.base:
-		l.refuse(now, x)
-	default:
-		l.atBase(now, x)
-	}
-}
-
-// shrink takes a smaller limit if it was good enough twice, each time against a base that was measured right before: a machine that is busy
-// with other things now and then must not shrink it step by step.
-func (l *Limit) shrink(now time.Time, x throughput) {
-	if l.once {
-		l.settle(now, x)
-	}
-	l.once = !l.once
-	l.down, l.next = true, now
-	l.set(now, l.base)
-}
-
-// better reports whether a larger limit pays.
-func (l *Limit) better(x throughput) bool {
-	step := float64(l.limit)/float64(l.base) - 1
-	if l.costly && l.ceiling > 0 { // such a step is too small to be measured well
-		return x.rate >= l.ref.rate*(1-step) && x.passed >= l.ref.passed-paysUp*step
-	}
-	return x.rate >= l.ref.rate*(1+paysUp*step) && x.passed >= l.ref.passed-paysUp*step/(1+step)
-}
-
-// goodEnough reports whether a smaller limit does not cost much.
-func (l *Limit) goodEnough(x throughput) bool {
-	step := 1 - float64(l.limit)/float64(l.base)
-	return x.rate >= l.ref.rate*(1-paysDown*step)
-}
-
-// settle makes the limit that was tried the base.
-func (l *Limit) settle(now time.Time, x throughput) {
-	l.base, l.ref, l.usual, l.anchor = l.limit, x, now.Sub(l.sample.since), throughput{}
-	if l.base >= l.ceiling {
-		l.ceiling, l.costly, l.pause = 0, false, leastPause
-	}
-}
-
-// atBase is told the throughput of a stretch at the base: is it time to try another limit?
-func (l *Limit) atBase(now time.Time, x throughput) {
-	if x.passed == 0 { // an outage: nothing can be learned from it
-		l.ref, l.anchor, l.trip, l.next = throughput{}, throughput{}, time.Time{}, now.Add(leastPause)
-		l.set(now, l.base)
-		return
-	}
-	first := l.ref.rate == 0
-	took := now.Sub(l.sample.since)
-	if !l.trip.IsZero() { // wait the longer the more the try has cost, and the more of them overloaded the app
-		cost := max(now.Sub(l.trip)-l.usual, 0)
-		l.next, l.costly, l.trip = now.Add(l.pauseAfter(cost)), cost > costly, time.Time{}
-	}
-	l.ref, l.usual = x, took
-	switch {
-	case l.anchor.rate == 0:
-		l.anchor = x
-	case x.latency < faster*l.anchor.latency:
-		l.down, l.pause, l.next, l.anchor = false, leastPause, now, x
-	case x.latency > slower*l.anchor.latency || x.passed < l.anchor.passed-worse:
-		l.down, l.pause, l.next, l.anchor = true, leastPause, now, x
-	}
-	switch {
-	case first && l.next.IsZero():
-		l.tryUp(now)
-	case now.Before(l.next):
-		l.set(now, l.base)
-	case l.down:
-		l.tryDown(now)
-	default:
-		l.tryUp(now)
-	}
-}
-
-// pauseAfter is until the next try after one that overloaded the app. It is short where small steps lead nearer to what was too much.
-func (l *Limit) pauseAfter(cost time.Duration) time.Duration {
-	if cost > costly && l.base+1 < l.ceiling {
-		return leastPause
-	}
-	return max(l.pause, min(time.Duration(2*l.pause.Seconds()*float64(cost)), costlyPause))
-}
-
-// smallStep is one that may overload the app by little only.
-func (l *Limit) smallStep() int { return max(1, l.base/16) }
-
-// tryUp tries a larger limit, up to halfway to where the app was overloaded.
-func (l *Limit) tryUp(now time.Time) {
-	to := l.base + max(1, int(l.step*float64(l.base)))
-	switch {
-	case l.ceiling > 0 && l.costly:
-		to = min(to, l.base+l.smallStep(), max(l.base+1, l.ceiling-1))
-	case l.ceiling > 0:
-		to = min(to, max(l.base+1, (l.base+l.ceiling)/2))
-	}
-	l.try(now, min(to, l.most))
-}
-
-func (l *Limit) tryDown(now time.Time) {
-	l.try(now, max(l.base-max(1, int(downStep*float64(l.base))), 1))
-}
-
-func (l *Limit) try(now time.Time, limit int) {
-	if limit == l.base {
-		l.rest(now, 0)
-	}
-	l.set(now, limit)
-}
-
-// refuse goes back to the base.
-func (l *Limit) refuse(now time.Time, x throughput) {
-	cost := time.Duration(float64(now.Sub(l.sample.since)) * max(1-x.rate/l.ref.rate, 0))
-	if l.limit > l.base && l.step > leastStep && cost < leastPause {
-		l.step, l.next, l.anchor = leastStep, now, throughput{} // a smaller step may still pay
-	} else {
-		l.rest(now, cost)
-	}
-	l.set(now, l.base)
-}
-
-// rest puts the next try off: for twice as long as the last time, and for long against what a try takes and has cost.
-func (l *Limit) rest(now time.Time, cost time.Duration) {
-	l.next = now.Add(max(l.pause, 8*l.usual, min(10*cost, costlyPause)))
-	l.pause = min(2*l.pause, mostPause)
-	l.down, l.once, l.step, l.anchor = !l.down, false, leastStep, throughput{}
-}
-
-// overload goes back to the base, or makes that smaller. It does not say that the base was wrong for long: the app may have been
-// away for another reason.
-func (l *Limit) overload(now time.Time) {
-	tried := l.limit > l.base
-	l.ceiling = min(l.limit, max(l.sample.peak, 1))
-	if tried {
-		l.trip = now
-		l.pause = min(2*l.pause, overloadPause)
-	} else {
-		l.base = max(int(backOff*float64(l.ceiling)), 1)
-		l.trip, l.ref, l.pause = time.Time{}, throughput{}, leastPause
-	}
-	l.down, l.once, l.step, l.anchor = false, false, leastStep, throughput{}
-	l.next = now.Add(l.pause)
-	l.set(now, l.base)
 }

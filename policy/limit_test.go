@@ -17,30 +17,8 @@ const seeds = 2
 
 // TestLimitFindsWhatAnAppTakes holds that the throughput comes near to that of the best fixed number, and where the limit ends.
 func TestLimitFindsWhatAnAppTakes(t *testing.T) {
-	for _, c := range []struct {
-		name          string
-		app           func() simApp
-		best          int     // the best fixed number
-		share         float64 // of its throughput, in the first two minutes
-		lowest, above float64 // the mean of the limit after that
-	}{
-		{"503 above 20", func() simApp { return &steady{takes: 50 * ms, spread: .2, most: 20, refuses: ms} }, 20, .95, 18, 21},
-		{"slow 503 above 20", func() simApp { return &steady{takes: 50 * ms, spread: .2, most: 20, refuses: 50 * ms} }, 20, .95, 18, 21},
-		{"slow app, 503 above 20", func() simApp { return &steady{takes: time.Second, spread: .2, most: 20, refuses: time.Second} }, 20, .8, 17, 21},
-		{"slower than linear above 20", func() simApp { return &thrashing{50 * ms, 20, 2} }, 20, .95, 18, 22},
-		{"stuck above 20", func() simApp { return &thrashing{50 * ms, 20, 10} }, 20, .8, 18, 22},
-		{"dead for 1s above 20", func() simApp { return &dying{takes: 50 * ms, away: time.Second, most: 20} }, 20, .9, 18, 21},
-		{"dead for 3s above 20", func() simApp { return &dying{takes: 50 * ms, away: 3 * time.Second, most: 20} }, 20, .85, 18, 21},
-		{"one worker", func() simApp { return &pool{workers: 1, takes: 20 * ms} }, 1, .95, 1, 2},
-		{"four workers", func() simApp { return &pool{workers: 4, takes: 20 * ms} }, 4, .95, 3.5, 6},
-		{"20 workers", func() simApp { return &pool{workers: 20, takes: 20 * ms} }, 20, .95, 18, 26},
-		{"20 workers, all sorts of work", func() simApp { return &pool{workers: 20, takes: 20 * ms, random: true} }, 64, .85, 14, 40},
-		{"no limit", func() simApp { return &steady{takes: 50 * ms, spread: .2} }, 64, .95, 60, 64},
-		{"no limit, 1s", func() simApp { return &steady{takes: time.Second, spread: .5} }, 64, .85, 55, 64},
-		{"1 % take 100 times as long", func() simApp { return &steady{takes: 20 * ms, spread: .2, slow: .01} }, 64, .9, 55, 64},
-		{"half are 4xx", func() simApp { return &steady{takes: 60 * ms, spread: .2, rejected: .5} }, 64, .9, 55, 64},
-		{"5 % are 503", func() simApp { return &steady{takes: 60 * ms, spread: .2, sheds: .05} }, 64, .9, 50, 64},
-	} {
+	for _, c := range simApps {
+
 		t.Run(c.name, func(t *testing.T) {
 			fixed := fixedSim(c.app(), c.best, 1).run(2 * time.Minute)
 			for seed := range uint64(seeds) {
@@ -66,28 +44,41 @@ func TestLimitSparesAnAppThatDies(t *testing.T) {
 	}
 }
 
+// TestLimitOpensGently holds that an app that breaks is asked for one request too many, not for a whole step, and that it is not broken
+// again for a while where it is then away for long.
+func TestLimitOpensGently(t *testing.T) {
+	for seed := range uint64(5) {
+		a := &dying{takes: 50 * ms, away: time.Second, most: 20}
+		s := newSim(a, 64, seed)
+		busiest := 0
+		s.seen = func(s *sim) { busiest = max(busiest, len(s.at)+1) }
+		s.run(15 * time.Second)
+		if busiest > 21 || a.deaths > 1 {
+			t.Errorf("seed %d: up to %d at a time, and %d deaths in 15s", seed, busiest, a.deaths)
+		}
+		s.run(2 * time.Minute)
+		if a.deaths > 7 {
+			t.Errorf("seed %d: %d deaths", seed, a.deaths)
+		}
+	}
+}
+
+// TestLimitOfAnAppThatHangs holds that it is known how many were too much also where nothing ends any more, and that they are not tried often.
+func TestLimitOfAnAppThatHangs(t *testing.T) {
+	for seed := range uint64(3) {
+		a := &dying{takes: 50 * ms, hangs: 5 * time.Second, most: 20}
+		s := newSim(a, 64, seed)
+		s.run(2 * time.Minute)
+		if n := s.allowed(); a.deaths > 3 || n < 18 || n > 20 {
+			t.Errorf("seed %d: it hung %d times, the limit is %d", seed, a.deaths, n)
+		}
+	}
+}
+
 // TestLimitFollowsAnApp holds that the limit follows an app that changes.
 func TestLimitFollowsAnApp(t *testing.T) {
-	for _, c := range []struct {
-		name          string
-		app           func() simApp
-		change        func(simApp)
-		within        time.Duration
-		lowest, above float64 // what passes in the ten seconds after that
-	}{
-		{"more workers", func() simApp { return &pool{workers: 4, takes: 50 * ms} },
-			func(a simApp) { a.(*pool).workers = 32 }, 15 * time.Second, 540, 650},
-		{"fewer workers", func() simApp { return &pool{workers: 32, takes: 50 * ms} },
-			func(a simApp) { a.(*pool).workers = 4 }, 15 * time.Second, 72, 82},
-		{"faster", func() simApp { return &pool{workers: 8, takes: 50 * ms} },
-			func(a simApp) { a.(*pool).takes = 5 * ms }, time.Second, 1500, 1700},
-		{"takes more", func() simApp { return &steady{takes: 50 * ms, most: 20, refuses: ms} },
-			func(a simApp) { a.(*steady).most = 60 }, 20 * time.Second, 1000, 1300},
-		{"takes less", func() simApp { return &steady{takes: 50 * ms, most: 60, refuses: 50 * ms} },
-			func(a simApp) { a.(*steady).most = 20 }, 5 * time.Second, 340, 410},
-		{"slower by itself", func() simApp { return &steady{takes: 20 * ms, spread: .2} },
-			func(a simApp) { a.(*steady).takes = 400 * ms }, 10 * time.Second, 140, 170},
-	} {
+	for _, c := range simChanges {
+
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(seeds) {
 				a := c.app()
@@ -100,6 +91,17 @@ func TestLimitFollowsAnApp(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLimitOfASlowApp holds that an app that needs seconds a request is learned in some fifteen of them.
+func TestLimitOfASlowApp(t *testing.T) {
+	for seed := range uint64(5) {
+		s := newSim(&steady{takes: 5 * time.Second, spread: .2}, 64, seed)
+		s.run(75 * time.Second)
+		if n := s.allowed(); n < 60 {
+			t.Errorf("seed %d: %d after 75s", seed, n)
+		}
 	}
 }
 

@@ -1,8 +1,11 @@
 package policy_test
 
 import (
+	"cmp"
 	"container/heap"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/policy"
@@ -19,12 +22,17 @@ type sim struct {
 	limit  *policy.Limit // nil: fixed
 	fixed  int           // requests at a time
 	rnd    *rand.Rand
-	every  time.Duration // between arrivals; 0: an endless backlog
+	noise  *noise          // nil: the app has a machine of its own
+	gate   *policy.Breaker // nil: none
+	sent   uint64          // requests
+	every  time.Duration   // between arrivals; 0: an endless backlog
 	now    time.Duration
 	events simEvents
 	at     map[*simRequest]bool // the app
 	passed int
 	queued int        // arrived, and not sent
+	ticks  bool       // there is an event when the next one arrives
+	looks  bool       // there is an event when the breaker may let one in
 	most   int        // the largest limit so far
 	seen   func(*sim) // called when a request has ended
 }
@@ -34,8 +42,11 @@ type simRequest struct {
 	took   time.Duration
 	signal policy.Signal
 	ticket policy.Ticket
+	number uint64
 	index  int
-	tick   bool
+	probe  bool // of an open breaker
+	tick   bool // no request: one arrives
+	look   bool // no request: the breaker may let one in
 }
 
 type simEvents []*simRequest
@@ -73,15 +84,25 @@ func (s *sim) allowed() int {
 // run goes on for some time, and returns how many passed a second.
 func (s *sim) run(d time.Duration) float64 {
 	from, end := s.passed, s.now+d
-	if s.every > 0 && len(s.events) == 0 {
+	if s.every > 0 && !s.ticks {
+		s.ticks = true
 		heap.Push(&s.events, &simRequest{ends: s.now, tick: true})
 	}
 	s.fill()
 	for len(s.events) > 0 && s.events[0].ends <= end {
 		r := heap.Pop(&s.events).(*simRequest)
+		if to := s.noise.ends(r.ends); !r.tick && !r.look && to > r.ends {
+			r.took += to - r.ends
+			r.ends = to
+			heap.Push(&s.events, r)
+			continue
+		}
 		s.now = r.ends
 		switch {
+		case r.look:
+			s.looks = false
 		case r.tick && s.every == 0: // the backlog has come
+			s.ticks = false
 		case r.tick:
 			s.queued++
 			heap.Push(&s.events, &simRequest{ends: s.now + time.Duration(s.rnd.ExpFloat64()*float64(s.every)), tick: true})
@@ -95,9 +116,13 @@ func (s *sim) run(d time.Duration) float64 {
 }
 
 func (s *sim) fill() {
-	for len(s.at) < s.allowed() && (s.every == 0 || s.queued > 0) {
+	for len(s.at) < s.allowed() && (s.every == 0 || s.queued > 0) && s.letsIn() {
 		s.queued--
-		r := &simRequest{}
+		s.sent++
+		r := &simRequest{number: s.sent}
+		if s.gate != nil {
+			_, r.probe = s.gate.Open()
+		}
 		if s.limit != nil {
 			r.ticket = s.limit.Start(s.clock())
 		}
@@ -110,6 +135,20 @@ func (s *sim) fill() {
 	}
 }
 
+// letsIn reports whether the breaker lets one more request in. It looks again when it may let one in later.
+func (s *sim) letsIn() bool {
+	if s.gate == nil {
+		return true
+	}
+	_, open := s.gate.Open()
+	most := s.gate.Allowed(s.clock())
+	if open && most == 0 && !s.looks {
+		s.looks = true
+		heap.Push(&s.events, &simRequest{ends: s.now + s.gate.NextProbe().Sub(s.clock()), look: true})
+	}
+	return len(s.at) < most
+}
+
 // fatal requests end all others too.
 func (s *sim) fatal(r *simRequest) bool {
 	d, ok := s.app.(*dying)
@@ -117,17 +156,29 @@ func (s *sim) fatal(r *simRequest) bool {
 }
 
 func (s *sim) kill() {
-	for r := range s.at {
-		r.ends, r.signal = s.now, policy.Overloaded
+	d := s.app.(*dying)
+	byNumber := func(a, b *simRequest) int { return cmp.Compare(a.number, b.number) }
+	for _, r := range slices.SortedFunc(maps.Keys(s.at), byNumber) { // the same each time
+		r.ends, r.took, r.signal = s.now+d.hangs, d.hangs, policy.Overloaded
 		heap.Fix(&s.events, r.index)
 	}
-	s.app.(*dying).died = false
+	d.died = false
 }
 
 func (s *sim) end(r *simRequest) {
 	delete(s.at, r)
 	if r.signal == policy.Passed {
 		s.passed++
+	}
+	switch {
+	case s.gate == nil:
+	case r.signal == policy.Passed:
+		s.gate.Passed()
+	default:
+		s.gate.Failed(s.clock(), r.number, s.rnd.Float64())
+	}
+	if r.probe {
+		r.signal = policy.Silent
 	}
 	if s.limit != nil {
 		s.limit.Done(s.clock(), r.ticket, r.took, r.signal)
@@ -147,100 +198,4 @@ func (s *sim) meanLimit(d time.Duration) float64 {
 		sum += s.allowed()
 	}
 	return float64(sum) / steps
-}
-
-// about is a time, of which the fraction spread is random on both sides.
-func (s *sim) about(d time.Duration, spread float64) time.Duration {
-	return time.Duration(float64(d) * (1 + spread*(2*s.rnd.Float64()-1)))
-}
-
-// steady takes the same time whatever it has to do, up to a most, above which it answers 503 after a time.
-type steady struct {
-	takes    time.Duration
-	spread   float64
-	most     int           // 0: no limit
-	refuses  time.Duration // how long a 503 takes
-	slow     float64       // so many take a hundred times as long
-	rejected float64       // so many are answered 4xx at once
-	sheds    float64       // so many 503, for no reason
-}
-
-func (a *steady) serve(s *sim, inFlight int) (time.Duration, time.Duration, policy.Signal) {
-	takes := s.about(a.takes, a.spread)
-	p := s.rnd.Float64()
-	switch {
-	case a.most > 0 && inFlight > a.most:
-		return s.now + a.refuses, a.refuses, policy.Overloaded
-	case p < a.slow:
-		takes *= 100
-	case p < a.slow+a.rejected:
-		takes = time.Millisecond
-	case p < a.slow+a.rejected+a.sheds:
-		return s.now + takes, takes, policy.Overloaded
-	}
-	return s.now + takes, takes, policy.Passed
-}
-
-// pool has so many workers, each for one request at a time; the others wait.
-type pool struct {
-	workers int
-	takes   time.Duration
-	random  bool // exponentially distributed
-	free    []time.Duration
-}
-
-func (a *pool) serve(s *sim, _ int) (time.Duration, time.Duration, policy.Signal) {
-	for len(a.free) < a.workers {
-		a.free = append(a.free, 0)
-	}
-	first := 0
-	for i, t := range a.free[:a.workers] {
-		if t < a.free[first] {
-			first = i
-		}
-	}
-	takes := s.about(a.takes, 0.1)
-	if a.random {
-		takes = time.Duration(s.rnd.ExpFloat64() * float64(a.takes))
-	}
-	end := max(a.free[first], s.now) + takes
-	a.free[first] = end
-	return end, end - s.now, policy.Passed
-}
-
-// thrashing becomes slower than linear above a most.
-type thrashing struct {
-	takes time.Duration
-	most  int
-	power int
-}
-
-func (a *thrashing) serve(s *sim, inFlight int) (time.Duration, time.Duration, policy.Signal) {
-	takes := s.about(a.takes, 0.1)
-	if inFlight > a.most {
-		for range a.power {
-			takes = takes * time.Duration(inFlight) / time.Duration(a.most)
-		}
-	}
-	return s.now + takes, takes, policy.Passed
-}
-
-// dying ends above a most, with all it has, and is back after a time; until then a request waits for a connection.
-type dying struct {
-	takes, away time.Duration
-	most        int
-	back        time.Duration
-	died        bool
-}
-
-func (a *dying) serve(s *sim, inFlight int) (time.Duration, time.Duration, policy.Signal) {
-	takes := s.about(a.takes, 0.1)
-	if s.now < a.back {
-		return a.back + takes, takes, policy.Passed
-	}
-	if inFlight > a.most {
-		a.back, a.died = s.now+a.away, true
-		return s.now, 0, policy.Overloaded
-	}
-	return s.now + takes, takes, policy.Passed
 }

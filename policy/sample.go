@@ -5,6 +5,8 @@ import "time"
 const (
 	mostSamples  = 512                   // are a measurement, whatever the limit
 	leastStretch = 50 * time.Millisecond // a shorter one measures the scheduler
+	slow         = 2 * time.Second       // after so long a quarter is enough
+	precise      = 50                    // requests are a measurement of a doubling, if they differ by as much as they take
 )
 
 // sample is what was seen of an app in a stretch of time at one limit.
@@ -18,6 +20,7 @@ type sample struct {
 	passed  int           // of those
 	working time.Duration // of those that passed, all together
 	failing time.Duration // of those that did not
+	squares float64       // of all of them, in seconds squared
 }
 
 // throughput is how much an app gets done.
@@ -44,15 +47,20 @@ func (s *sample) add(full bool, took time.Duration, signal Signal) {
 		s.failing += took
 	}
 	s.full++
+	s.squares += took.Seconds() * took.Seconds()
+}
+
+// busy is for how long limit requests were at the app, to do what was done.
+func (s *sample) busy(limit int) time.Duration { return (s.working + s.failing) / time.Duration(limit) }
+
+// variation is the variance of how long requests took, against the square of their mean.
+func (s *sample) variation() float64 {
+	sum := max((s.working + s.failing).Seconds(), nothing)
+	return max(float64(s.full)*s.squares/(sum*sum)-1, 0)
 }
 
 // overloaded reports whether too many say so: a few among many are no sign.
 func (s *sample) overloaded() bool { return s.overloads > 3+s.seen/4 }
-
-// enough reports whether the sample tells how much the app gets done.
-func (s *sample) enough(need int, now time.Time) bool {
-	return s.full >= need && now.Sub(s.since) >= leastStretch
-}
 
 // throughput is how much was done with limit requests at the app all the time: by Little's law the limit divided by the time
 // that each that passed took of it, and those that failed with it. Requests that take much longer than others end in a later stretch

@@ -110,6 +110,26 @@ func TestAdaptiveConcurrencyWithOrder(t *testing.T) {
 	w.inOrder(bySubject)
 }
 
+// With batches it is requests that are counted: an app that breaks with more than some batches at a time gets all its messages.
+func TestAdaptiveConcurrencyWithBatches(t *testing.T) {
+	w := newWorld(t)
+	a := w.batchApp(func(*batchCall) (reply, map[string]verdict) {
+		if w.app.inFlight() > 6 {
+			return reply{status: 503}, nil
+		}
+		return reply{status: 200, delay: 5 * time.Millisecond}, nil
+	})
+	w.publishMany(3000, func(int) string { return "x" })
+	s := w.running(batched(10), adaptive(32, func(c *config.Consumer) { c.Prefetch = 400 }))
+	a.balance(false)
+	if n := w.app.peak(); n < 5 || n > 32 {
+		t.Errorf("%d calls at a time", n)
+	}
+	if n := s.limit(); n < 1 || n >= 32 {
+		t.Errorf("the limit is %g", n)
+	}
+}
+
 // Messages past their limit are tried alone, also where they and others wait for a place at the app and the breaker is open.
 func TestAdaptiveConcurrencyWithMessagesAlone(t *testing.T) {
 	w := newWorld(t)

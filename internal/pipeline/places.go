@@ -114,12 +114,10 @@ func (p *places) ends(t policy.Ticket, took time.Duration, s policy.Signal) {
 func (p *places) note(now time.Time, t policy.Ticket, took time.Duration, s policy.Signal) (before, after int, sharp bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before = p.limit.Now()
+	before = p.limit.Aim()
 	p.limit.Done(now, t, took, s)
-	after = p.limit.Now()
-	if after > before {
-		p.next()
-	}
+	after = p.limit.Aim()
+	p.next()
 	sharp = s == policy.Overloaded && float64(after) <= sharply*float64(before) && now.Sub(p.logged) >= dropLine
 	if sharp {
 		p.logged = now
