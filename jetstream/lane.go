@@ -338,6 +338,9 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 		s.most = max(s.most, m.Sequence)
 		s.backlog = m.Pending
 	}
+	if m.Delivered == 1 {
+		m.number = seq
+	}
 	if old := s.leases[m.lease]; old != nil && s.merge(old, m) {
 		return
 	}
@@ -395,7 +398,7 @@ func (s *Source) merge(old, again *Message) bool {
 		if !old.started {
 			old.Delivered = again.Delivered
 		}
-		old.reply, old.touchedAt = again.reply, again.touchedAt
+		old.reply, old.touchedAt, old.number = again.reply, again.touchedAt, again.number
 		s.touched.remove(old)
 		s.touched.add(old)
 	case isNak(old.verdict):

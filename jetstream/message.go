@@ -47,6 +47,7 @@ type Message struct {
 	reply      string
 	size       int64
 	nonce      uint64 // tells confirmations apart
+	number     uint64 // of its first delivery, among all of the durable; 0 if it came by a later one
 	seenBefore bool   // a message of this sequence was delivered before, by the durable or an earlier one of its name
 
 	// Guarded by source.mu.

@@ -12,7 +12,7 @@ import (
 // elsewhere at some point before them, all that is pending is leased here, and may be worked on in any way that suits its order.
 // After a gap, a lease that was lost, or a start with messages pending, it is not known: then messages are gathered (gather.go).
 // What arrives is leased and not offered, until the server says that nothing is pending but what is leased here. Meanwhile only
-// the message right above the acknowledgement floor may be worked on, since nothing can be before it.
+// the first message of all may be worked on, where it is known that nothing is pending before it (beneath.go).
 //
 // The server's own order of redelivery is not relied upon: messages of a dead process expire by when they were last kept alive,
 // not by their sequence, and new ones are delivered before those that have not expired yet.
@@ -29,6 +29,8 @@ type order struct {
 	since  time.Time // when it began
 	looked time.Time
 	room   room
+
+	beneath beneath
 
 	same     func(a, b *Message) bool
 	released func(*Message) *Message

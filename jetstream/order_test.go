@@ -85,14 +85,30 @@ func TestTheServerDoesNotKeepTheOrder(t *testing.T) {
 	}
 }
 
-// What a dead process had is gathered, and offered in the order of the stream, also if it is more than may be leased.
+// What a dead process had is gathered, and offered in the order of the stream, also if it is more than may be leased, and if the
+// durable was idle before it: then messages that it does not want lie between the floor and the first one.
 func TestGather(t *testing.T) {
-	for _, c := range []struct{ concurrency, prefetch int }{{4, 16}, {4, 4}, {1, 1}, {1, 0}} {
-		t.Run(fmt.Sprintf("%d+%d", c.concurrency, c.prefetch), func(t *testing.T) {
+	for _, c := range []struct {
+		concurrency, prefetch int
+		filtered, mayAsk      bool
+	}{
+		{4, 16, false, true}, {4, 4, false, true}, {1, 1, false, true}, {1, 0, false, true},
+		{4, 4, true, true}, {1, 1, true, true}, {1, 0, true, true}, {4, 4, true, false}, {1, 1, true, false}, {1, 0, true, false},
+	} {
+		t.Run(fmt.Sprintf("%d+%d filtered %v may ask %v", c.concurrency, c.prefetch, c.filtered, c.mayAsk), func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
-			b.publish(20)
+			if !c.mayAsk {
+				b.conn.refused(`nats: Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.S"`)
+			}
 			cfg := b.ordered()
 			cfg.Concurrency, cfg.Prefetch = c.concurrency, c.prefetch
+			if c.filtered {
+				cfg.FilterSubjects = []string{"s.x"}
+				for range 3 {
+					b.must(b.js.Publish(b.ctx, "s.other", nil))
+				}
+			}
+			b.publish(20)
 			b.leaveBehind(cfg, 9)
 			b.run(cfg)
 			var got []uint64

@@ -83,8 +83,8 @@ type orderClient struct {
 
 const modelWorkers = 3
 
-func newOrderWorld(seed uint64, pinned bool, clients int) *orderWorld {
-	w := &orderWorld{durable: newFakeDurable(seed, 2*time.Second, pinned)}
+func newOrderWorld(seed uint64, pinned, filtered bool, clients int) *orderWorld {
+	w := &orderWorld{durable: newFakeDurable(seed, 2*time.Second, pinned, filtered)}
 	w.cfg = ConsumerConfig{
 		Stream: "S", Durable: "d", Manage: ManageNone, AckWait: w.durable.ackWait, MaxAckPending: 1000,
 		Concurrency: modelWorkers, Prefetch: 5, MaxBytes: 1 << 20, Ordered: true,

@@ -137,7 +137,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 	}
 	s.touched.init()
 	if cfg.Ordered {
-		s.order = &order{}
+		s.order = &order{beneath: beneath{questions: make(chan stretch, 1)}}
 	}
 	if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
@@ -323,6 +323,9 @@ func (s *Source) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { s.sendDecided(ctx) })
+	if s.order != nil {
+		beside.Go(func() { s.lookBeneath(ctx) })
+	}
 	if s.retries != nil {
 		beside.Go(func() { s.retries.run(ctx) })
 	}
