@@ -40,7 +40,7 @@ func (s *Source) ackSome(batch []*Message) {
 	s.mu.Lock()
 	noted := make([]*Message, 0, len(batch))
 	for _, m := range batch {
-		if m.source == s && m.verdict == "" && !m.released {
+		if m.source == s && m.verdict == "" && !m.released.Load() {
 			s.note(m, ack)
 			noted = append(noted, m)
 		}

@@ -136,7 +136,7 @@ func (s *Source) beginMany(batch, begun []*Message) []*Message {
 	defer s.mu.Unlock()
 	for _, m := range batch {
 		switch {
-		case m.released:
+		case m.released.Load():
 		case s.expired(m, now):
 			s.release(m)
 		default:

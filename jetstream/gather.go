@@ -158,7 +158,7 @@ func (s *Source) gathered(info *natsjs.ConsumerInfo) {
 	o.held, o.room.returned, o.room.seen, o.gathering, o.next = nil, nil, nil, false, info.Delivered.Consumer+1
 	slices.SortFunc(held, bySequence)
 	for _, m := range held {
-		if !m.released {
+		if !m.released.Load() {
 			s.offer(m)
 		}
 	}

@@ -376,21 +376,6 @@ func (s *Source) continues(number uint64, now time.Time) {
 	}
 }
 
-func (s *Source) offer(m *Message) {
-	if s.order != nil && s.order.gathering && !m.first {
-		s.order.held = append(s.order.held, m)
-		return
-	}
-	select {
-	case s.ready <- m:
-	default:
-		// More than can be leased: only after pulls that seemed dead came alive. It is delivered again later.
-		s.release(m)
-		s.scattered()
-		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
-	}
-}
-
 // merge takes another delivery of a message that is leased here. The server knows one lease of it: there is one here too.
 func (s *Source) merge(old, again *Message) bool {
 	switch {

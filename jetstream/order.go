@@ -79,7 +79,7 @@ func (s *Source) Begin(ctx context.Context, m *Message) bool {
 }
 
 func (s *Source) beginInOrder(m *Message) bool {
-	if m.released {
+	if m.released.Load() {
 		return false
 	}
 	if s.expired(m, time.Now()) || m.settled {
@@ -123,7 +123,7 @@ func (s *Source) overtakes(m *Message) bool {
 func (s *Source) hold(m *Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !m.released {
+	if !m.released.Load() {
 		s.scattered()
 		s.order.held = append(s.order.held, m)
 	}
@@ -155,16 +155,12 @@ func (s *Source) passTurn(m *Message) {
 // seen when it is begun whether it is leased still.
 func (s *Source) offerNext(m *Message) {
 	ours := m.source == s
-	if ours && (s.bound == nil || m.released) {
+	if ours && (s.bound == nil || m.released.Load()) {
 		return
 	}
-	select {
-	case m.source.ready <- m:
-	default: // cannot happen: there are never more leases than room
-		if ours {
-			s.release(m)
-			s.scattered()
-		}
+	if !m.source.put(m) && ours { // cannot happen: there are never more leases than room
+		s.release(m)
+		s.scattered()
 	}
 }
 

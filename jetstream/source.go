@@ -34,9 +34,10 @@ type Source struct {
 	cfg  ConsumerConfig
 	log  *slog.Logger
 
-	ready chan *Message // leased, nobody works on them yet
-	kick  chan struct{} // wakes the serving loop
-	post  chan struct{} // wakes who sends the outbox
+	ready   chan *Message // leased, nobody works on them yet
+	putting sync.Mutex    // held to add to them
+	kick    chan struct{} // wakes the serving loop
+	post    chan struct{} // wakes who sends the outbox
 
 	mu           sync.Mutex
 	bound        *binding              // nil while there is no durable to serve
@@ -221,10 +222,8 @@ func (s *Source) Requeue(m *Message) {
 		m.source.Requeue(m)
 		return
 	}
-	select {
-	case s.ready <- m:
-	default:
-		m.HandBack() // cannot happen: there are never more leases than room
+	if !s.put(m) {
+		m.Nak(crowdedFor) // cannot happen: there are never more leases than room
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -504,6 +503,9 @@ func (s *Source) shut() {
 	for _, m := range s.leases {
 		s.release(m)
 	}
+	s.putting.Lock()
+	s.dropReleased()
+	s.putting.Unlock()
 	s.width, s.pin = 1, pin{}
 }
 
@@ -617,7 +619,7 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 	}
 	s.before = s.most
 	for _, m := range s.held {
-		if !m.released {
+		if !m.released.Load() {
 			m.seenBefore = true // as far as can be known
 			s.offer(m)
 		}
