@@ -134,6 +134,7 @@ func (s *Source) beginMany(batch, begun []*Message) []*Message {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.heedSilence(now)
 	for _, m := range batch {
 		switch {
 		case m.released.Load():

@@ -51,6 +51,7 @@ type fakeRequest struct {
 	inbox         string
 	batch         int
 	id            string
+	beat          time.Duration
 	until, beatAt time.Time
 }
 
@@ -192,7 +193,7 @@ func (d *fakeDurable) pass(now time.Time) {
 			r.status("408 Request Timeout", r.batch)
 			return true
 		case now.After(r.beatAt):
-			r.beatAt = now.Add(heartbeat)
+			r.beatAt = now.Add(r.beat)
 			return !r.wire.deliver(r.inbox, "", "NATS/1.0 100 Idle Heartbeat\r\n\r\n", nil)
 		}
 		return false
@@ -311,12 +312,13 @@ func (d *fakeDurable) request(w *fakeWire, inbox string, body []byte) {
 	var q struct {
 		Batch    int
 		Expires  time.Duration
-		MaxBytes int `json:"max_bytes"`
+		MaxBytes int           `json:"max_bytes"`
+		Beat     time.Duration `json:"idle_heartbeat"`
 		ID       string
 	}
 	_ = json.Unmarshal(body, &q)
 	now := time.Now()
-	r := &fakeRequest{wire: w, inbox: inbox, batch: q.Batch, id: q.ID, until: now.Add(q.Expires), beatAt: now.Add(heartbeat)}
+	r := &fakeRequest{wire: w, inbox: inbox, batch: q.Batch, id: q.ID, until: now.Add(q.Expires), beat: q.Beat, beatAt: now.Add(q.Beat)}
 	if d.pinned && q.ID != "" {
 		if q.ID != d.pin {
 			r.status("423 Nats-Wrong-Pin-Id", q.Batch)

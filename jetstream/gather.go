@@ -68,13 +68,13 @@ func (s *Source) lookToGather() {
 // gather is told what the server says of the durable, asked at a time. It ends the gathering if nothing is pending but what is leased
 // here, and else lets the first message of all go on.
 func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
-	o := s.order
+	o, now := s.order, time.Now()
+	heard := s.heardAnswer(asked, now)
 	if o == nil || !o.gathering {
 		return
 	}
-	now := time.Now()
 	o.looked = now
-	if now.Sub(asked) > s.patience() {
+	if !heard || now.Sub(asked) > s.patience() {
 		s.lookToGather() // an answer that was on its way for so long is old
 		return
 	}

@@ -242,7 +242,7 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 		req = strconv.AppendInt(req, budget, 10)
 	}
 	req = append(req, `,"idle_heartbeat":`...)
-	req = strconv.AppendInt(req, int64(min(heartbeat, expires/2)), 10)
+	req = strconv.AppendInt(req, int64(s.beat(expires)), 10)
 	req = append(s.appendPin(req), '}')
 	reply := l.inbox + strconv.FormatUint(l.number+1, 10)
 	if s.conn.nc.PublishRequest(s.nextSubject(), reply, req) != nil {
@@ -327,7 +327,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source = s
 	s.counted++
 	m.arrivedAt = m.touchedAt
-	m.touchedAt = s.sentAfter(m.arrivedAt)
+	m.touchedAt = s.sentAfter(l, m.arrivedAt)
 	if s.order != nil && s.order.arrived(seq) {
 		s.scattered()
 		s.lookToGather()

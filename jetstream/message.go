@@ -165,7 +165,9 @@ func (s *Source) begin(m *Message) bool {
 	if m.released.Load() {
 		return false
 	}
-	if s.expired(m, time.Now()) {
+	now := time.Now()
+	s.heedSilence(now)
+	if s.expired(m, now) {
 		s.release(m)
 		return false
 	}
@@ -477,9 +479,20 @@ func (l *touchList) first() *Message {
 	return l.root.next
 }
 
+// add puts a message where it belongs, which is mostly the end.
 func (l *touchList) add(m *Message) {
-	m.prev, m.next = l.root.prev, &l.root
+	after := l.root.prev
+	for after != &l.root && after.touchedAt.After(m.touchedAt) {
+		after = after.prev
+	}
+	m.prev, m.next = after, after.next
 	m.prev.next, m.next.prev = m, m
+}
+
+// all are the leases in the list.
+func (l *touchList) all(yield func(*Message) bool) {
+	for m := l.root.next; m != &l.root && yield(m); m = m.next {
+	}
 }
 
 func (l *touchList) remove(m *Message) {

@@ -20,8 +20,6 @@ type order struct {
 	next      uint64 // the number of the next delivery, if there is no gap
 	gathering bool
 	unsure    bool       // it is not known whom the durable is pinned to: after a change of connection or leader, or a silence
-	heard     time.Time  // when something last came from the server, besides the answer to a look
-	quiet     time.Time  // since when nothing came, while that makes it unsure
 	held      []*Message // leased and not offered
 	behind    []*Message // leased and not begun, since an earlier one of their key is leased
 
@@ -85,9 +83,9 @@ func (s *Source) beginInOrder(m *Message) bool {
 	if s.expired(m, time.Now()) || m.settled {
 		s.release(m)
 		s.scattered()
+	s.heedSilence(time.Now())
 		return false
 	}
-	s.heedSilence(time.Now())
 	if s.anothers() && !s.order.unsure {
 		s.decide(m, handBack, time.Now())
 		return false

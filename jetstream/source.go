@@ -78,8 +78,9 @@ type Source struct {
 	rebind       string          // why the binding must be given up; empty: it need not
 	idle         []chan struct{} // closed when nothing is settling
 
-	order *order // nil: messages may overtake each other
-	pin   pin
+	order   *order // nil: messages may overtake each other
+	pin     pin
+	hearing hearing
 
 	lent      int    // leases lent to the retry stream
 	lentBytes int64  // and bytes
@@ -467,6 +468,7 @@ func (s *Source) open(b *binding) {
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence, s.counting = time.Now(), time.Time{}
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
+	s.hearing = hearing{last: s.evidence}
 	if s.order != nil {
 		s.order.begin(b.info)
 	}
