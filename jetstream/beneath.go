@@ -97,12 +97,12 @@ func (b *beneath) ask(q stretch, now time.Time, again time.Duration) {
 }
 
 // lookBeneath answers such questions until ctx ends.
-func (s *Source) lookBeneath(ctx context.Context) {
+func (s *Source) lookBeneath(ctx context.Context, questions <-chan stretch) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case q := <-s.order.beneath.questions:
+		case q := <-questions:
 			empty, err := s.isEmpty(ctx, q)
 			s.mu.Lock()
 			b := &s.order.beneath

@@ -324,7 +324,8 @@ func (s *Source) Run(ctx context.Context) error {
 	defer beside.Wait()
 	beside.Go(func() { s.sendDecided(ctx) })
 	if s.order != nil {
-		beside.Go(func() { s.lookBeneath(ctx) })
+		questions := s.order.beneath.questions
+		beside.Go(func() { s.lookBeneath(ctx, questions) })
 	}
 	if s.retries != nil {
 		beside.Go(func() { s.retries.run(ctx) })
