@@ -60,6 +60,7 @@ type lane struct {
 	doubted   bool // the request may be gone
 	doubtedAt time.Time
 	retired   bool      // no new request; open counts until closed
+	life      uint64    // of the connection, when it was retired
 	gone      bool      // belongs to a binding that was given up
 	lost      int       // as a ghost: messages it may have been sent that did not arrive
 	unjudged  time.Time // as a ghost: since when all that it may still have brought counts as lost; zero: a look told how much may be
@@ -490,7 +491,7 @@ func (s *Source) retireLanes() []*lane {
 
 // retire ends the request of a lane, or those that came with acks. What the server sent for them still arrives.
 func (s *Source) retire(l *lane) {
-	l.retired = true
+	l.retired, l.life = true, s.conn.nc.Stats().Reconnects
 	s.uncoverAll(l)
 	if s.conn.Connected() && s.bound != nil {
 		_ = l.sub.Drain() // fails only on a connection that is closed
@@ -505,7 +506,8 @@ func (s *Source) laneClosed(l *lane) {
 	defer s.mu.Unlock()
 	close(l.closed)
 	s.lanes = without(s.lanes, l)
-	if l.doubted && !l.gone && l.open > 0 && s.bound != nil {
+	cut := l.retired && (!s.conn.Connected() || s.conn.nc.Stats().Reconnects != l.life) // which is told later
+	if (l.doubted || cut) && !l.gone && l.open > 0 && s.bound != nil {
 		l.lost, l.unjudged = l.open, time.Now()
 		l.until = l.unjudged.Add(ackWait(s.bound.info.Config))
 		s.ghosts = append(s.ghosts, l)

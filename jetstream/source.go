@@ -640,6 +640,11 @@ func (s *Source) connectionChanged(connected bool) {
 			if l.open > 0 && !l.doubted {
 				l.doubted, l.doubtedAt = true, time.Now()
 			}
+			if l.retired {
+				// The client subscribes again to what is being drained, and ends that without a word to the server: a request that
+				// outlived the connection would bring messages to nobody.
+				_ = l.sub.Unsubscribe() // fails only if it is gone already
+			}
 		}
 		for m := range s.settling {
 			m.sentAt = time.Time{} // send it again
