@@ -125,6 +125,8 @@ func (s *Source) wants() int {
 	coming, lost := s.expected()
 	free := s.width - s.leased() - coming - lost
 	switch {
+	case s.order != nil && s.order.gathering && s.pulling == PullOne && !s.gatherOne(coming, time.Now()):
+		return 0
 	case s.order != nil && s.order.gathering:
 		return s.gatherBatch(free, coming, time.Now())
 	case s.pulling == PullOne && !s.wantsOne(coming):
@@ -509,7 +511,7 @@ func (s *Source) laneClosed(l *lane) {
 	cut := l.retired && (!s.conn.Connected() || s.conn.nc.Stats().Reconnects != l.life) // which is told later
 	if (l.doubted || cut) && !l.gone && l.open > 0 && s.bound != nil {
 		l.lost, l.unjudged = l.open, time.Now()
-		l.until = l.unjudged.Add(ackWait(s.bound.info.Config))
+		l.until = l.unjudged.Add(takenBackAfter(s.bound.info.Config))
 		s.ghosts = append(s.ghosts, l)
 		s.suspect = true
 	}
@@ -617,7 +619,7 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time, counted 
 			l.retired = true
 			l.lost = min(l.open, unseen, elsewhere)
 			unseen, elsewhere = unseen-l.lost, elsewhere-l.lost
-			l.until = now.Add(ackWait(info.Config))
+			l.until = now.Add(takenBackAfter(info.Config))
 			s.uncoverAll(l)
 			s.setOpen(l, 0)
 			s.setBytes(l, 0)

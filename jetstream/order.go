@@ -57,10 +57,13 @@ func (s *Source) Take(ctx context.Context) *Message {
 // Begin marks a message as worked on, on a source that keeps order. It returns false if it must not be: its lease is lost, or an earlier message may be
 // pending elsewhere. Then it is offered again when it may be, if it is still leased.
 func (s *Source) Begin(ctx context.Context, m *Message) bool {
-	switch {
-	case m.source != s:
+	if m.source != s {
 		return s.retries.beginCopy(ctx, m)
-	case s.retries.asks(m):
+	}
+	s.mu.Lock()
+	asks := s.retries.asks(m) // another delivery of it may be merged with this one just now
+	s.mu.Unlock()
+	if asks {
 		over, err := s.retries.isOver(ctx, m)
 		if err != nil {
 			s.hold(m)
@@ -80,10 +83,10 @@ func (s *Source) beginInOrder(m *Message) bool {
 	if m.released.Load() {
 		return false
 	}
+	s.heedSilence(time.Now())
 	if s.expired(m, time.Now()) || m.settled {
 		s.release(m)
 		s.scattered()
-	s.heedSilence(time.Now())
 		return false
 	}
 	if s.anothers() && !s.order.unsure {

@@ -107,6 +107,20 @@ func (s *Source) gatherBatch(free, coming int, now time.Time) int {
 	return 1
 }
 
+// gatherOne reports whether a message may be asked for while gathering, to try a failing app with: as at other times. What is held may be tried only once
+// all is here. So where all that a dead process had must have expired, and only what is held was not tried before, it is asked for the rest.
+func (s *Source) gatherOne(coming int, now time.Time) bool {
+	if s.wantsOne(coming) {
+		return true
+	}
+	for _, m := range s.leases {
+		if m.verdict == "" && m.Delivered == 1 && !m.kept && !slices.Contains(s.order.held, m) {
+			return false
+		}
+	}
+	return coming == 0 && now.Sub(s.order.since) >= ackWait(s.bound.info.Config)
+}
+
 // gatherMore is told of each message that arrives while gathering.
 func (s *Source) gatherMore(m *Message) {
 	o := s.order

@@ -468,8 +468,8 @@ func (s *Source) open(b *binding) {
 	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence, s.counting = time.Now(), time.Time{}
-	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
 	s.hearing = hearing{last: s.evidence}
+	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
 	if s.order != nil {
 		s.order.begin(b.info)
 	}
