@@ -40,7 +40,7 @@ func (s *Source) ackSome(batch []*Message) {
 	s.mu.Lock()
 	noted := make([]*Message, 0, len(batch))
 	for _, m := range batch {
-		if m.source == s && m.verdict == "" && !m.released {
+		if m.source == s && m.verdict == "" && !m.released.Load() {
 			s.note(m, ack)
 			noted = append(noted, m)
 		}
@@ -130,6 +130,7 @@ func (s *Source) confirmedOfGroup(number string, msg *nats.Msg) {
 		s.wake()
 		return
 	}
+	s.inTouch(time.Now())
 	if g.missing--; g.missing > 0 {
 		return
 	}

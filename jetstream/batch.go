@@ -134,9 +134,10 @@ func (s *Source) beginMany(batch, begun []*Message) []*Message {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.heedSilence(now)
 	for _, m := range batch {
 		switch {
-		case m.released:
+		case m.released.Load():
 		case s.expired(m, now):
 			s.release(m)
 		default:

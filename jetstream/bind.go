@@ -310,6 +310,11 @@ func ackWait(c natsjs.ConsumerConfig) time.Duration {
 	return d
 }
 
+// takenBackAfter is the longest time until the server takes a delivery back that nobody heard of: with a BackOff, its longest step.
+func takenBackAfter(c natsjs.ConsumerConfig) time.Duration {
+	return max(ackWait(c), slices.Max(append(c.BackOff[:len(c.BackOff):len(c.BackOff)], c.AckWait)))
+}
+
 func (c *Conn) streamInfo(ctx context.Context, stream string) (*natsjs.StreamInfo, error) {
 	var info natsjs.StreamInfo
 	if err := c.inquire(ctx, "STREAM.INFO."+stream, &info); err != nil {

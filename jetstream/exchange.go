@@ -153,7 +153,8 @@ func (s *Source) complete(l *lane) {
 
 // refusedExchange is told that the request that came with an ack is over without a message. The ack may have been lost with it.
 func (s *Source) refusedExchange(l *lane, number uint64) {
-	if m := l.covers[number-l.first]; m != nil {
+	if i := number - l.first; i < uint64(len(l.covers)) && l.covers[i] != nil {
+		m := l.covers[i]
 		s.uncover(m)
 		m.sentAt = time.Time{}
 		s.wake()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -15,8 +16,9 @@ import (
 // fakeDurable is a model of the server's side of one durable, as far as order is concerned: how deliveries are numbered, what is
 // pending, when it expires, in what order it is delivered again, and to whom. Messages lie in memory; their subjects are their keys.
 type fakeDurable struct {
-	ackWait time.Duration
-	pinned  bool
+	ackWait  time.Duration
+	pinned   bool
+	filtered bool // it wants what has a subject of two tokens only
 
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -25,6 +27,7 @@ type fakeDurable struct {
 	stream   []string // subjects, from sequence 1 on
 	sequence uint64   // last stream sequence delivered
 	number   uint64   // deliveries so far
+	floor    settledTo
 	pending  map[uint64]*pendingMessage
 	queue    []uint64 // to be delivered again
 	waiting  []*fakeRequest
@@ -33,7 +36,11 @@ type fakeDurable struct {
 	pins     int
 }
 
+// settledTo is the acknowledgement floor: all up to a sequence, or up to the number of a delivery, is settled.
+type settledTo struct{ sequence, number uint64 }
+
 type pendingMessage struct {
+	number     uint64    // of the first delivery
 	deadline   time.Time // when it expires, or its delay is over
 	queued     bool
 	deliveries int
@@ -44,13 +51,14 @@ type fakeRequest struct {
 	inbox         string
 	batch         int
 	id            string
+	beat          time.Duration
 	until, beatAt time.Time
 }
 
 const fakePinTTL = 3 * time.Second
 
-func newFakeDurable(seed uint64, ackWait time.Duration, pinned bool) *fakeDurable {
-	return &fakeDurable{ackWait: ackWait, pinned: pinned, random: rand.New(rand.NewPCG(seed, 1)), created: time.Now(), pending: map[uint64]*pendingMessage{}}
+func newFakeDurable(seed uint64, ackWait time.Duration, pinned, filtered bool) *fakeDurable {
+	return &fakeDurable{ackWait: ackWait, pinned: pinned, filtered: filtered, random: rand.New(rand.NewPCG(seed, 1)), created: time.Now(), pending: map[uint64]*pendingMessage{}}
 }
 
 // connect makes a client's way to the model.
@@ -82,7 +90,9 @@ func (d *fakeDurable) restart(away time.Duration) {
 	d.waiting, d.pin, d.queue = nil, "", nil
 	for p := d.pending[d.sequence]; d.pinned && p != nil && p.deliveries == 1 && d.random.IntN(2) == 0; p = d.pending[d.sequence] {
 		delete(d.pending, d.sequence) // the new leader was not told of this delivery
-		d.sequence--
+		for d.sequence--; d.sequence > 0 && !d.wants(d.sequence); {
+			d.sequence--
+		}
 		d.number--
 	}
 	for _, p := range d.pending {
@@ -108,13 +118,38 @@ func (d *fakeDurable) keys() []string {
 func (d *fakeDurable) settled() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.pending) == 0 && int(d.sequence) == len(d.stream)
+	return len(d.pending) == 0 && d.following() == 0
+}
+
+// wants reports whether the durable delivers a message.
+func (d *fakeDurable) wants(sequence uint64) bool {
+	return !d.filtered || strings.Count(d.stream[sequence-1], ".") == 1
+}
+
+// left is how many messages were not delivered yet.
+func (d *fakeDurable) left() (n int) {
+	for seq := d.sequence + 1; int(seq) <= len(d.stream); seq++ {
+		if d.wants(seq) {
+			n++
+		}
+	}
+	return n
+}
+
+// following is the sequence of the next new message to deliver; 0 if there is none.
+func (d *fakeDurable) following() uint64 {
+	for seq := d.sequence + 1; int(seq) <= len(d.stream); seq++ {
+		if d.wants(seq) {
+			return seq
+		}
+	}
+	return 0
 }
 
 func (d *fakeDurable) state() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return fmt.Sprintf("%d of %d delivered, %d pending, floor %d, queue %v, %d requests, pin %q", d.sequence, len(d.stream), len(d.pending), d.floor(), d.queue, len(d.waiting), d.pin)
+	return fmt.Sprintf("%d of %d delivered, %d pending, floor %d, queue %v, %d requests, pin %q", d.sequence, len(d.stream), len(d.pending), d.floor.sequence, d.queue, len(d.waiting), d.pin)
 }
 
 // run lets time pass until stop is closed.
@@ -158,7 +193,7 @@ func (d *fakeDurable) pass(now time.Time) {
 			r.status("408 Request Timeout", r.batch)
 			return true
 		case now.After(r.beatAt):
-			r.beatAt = now.Add(heartbeat)
+			r.beatAt = now.Add(r.beat)
 			return !r.wire.deliver(r.inbox, "", "NATS/1.0 100 Idle Heartbeat\r\n\r\n", nil)
 		}
 		return false
@@ -176,7 +211,7 @@ func (d *fakeDurable) deliver() {
 		for len(d.queue) > 0 && (d.pending[d.queue[0]] == nil || !d.pending[d.queue[0]].queued) {
 			d.queue = d.queue[1:]
 		}
-		if len(d.queue) == 0 && int(d.sequence) == len(d.stream) {
+		if len(d.queue) == 0 && d.following() == 0 {
 			return
 		}
 		r := d.next()
@@ -187,9 +222,9 @@ func (d *fakeDurable) deliver() {
 		if len(d.queue) > 0 {
 			seq, d.queue = d.queue[0], d.queue[1:]
 		} else {
-			d.sequence++
+			d.sequence = d.following()
 			seq = d.sequence
-			d.pending[seq] = &pendingMessage{}
+			d.pending[seq] = &pendingMessage{number: d.number + 1}
 		}
 		d.give(r, seq)
 	}
@@ -225,18 +260,23 @@ func (d *fakeDurable) give(r *fakeRequest, seq uint64) {
 	p.queued, p.deadline = false, time.Now().Add(d.ackWait)
 	p.deliveries++
 	d.number++
-	reply := fmt.Sprintf("$JS.ACK.S.d.%d.%d.%d.%d.%d", p.deliveries, seq, d.number, d.created.UnixNano(), len(d.stream)-int(d.sequence))
+	reply := fmt.Sprintf("$JS.ACK.S.d.%d.%d.%d.%d.%d", p.deliveries, seq, d.number, d.created.UnixNano(), d.left())
 	subject := d.stream[seq-1]
 	r.wire.deliverTo(r.inbox, subject, reply, header, nil)
 }
 
-// floor is the acknowledgement floor.
-func (d *fakeDurable) floor() uint64 {
-	floor := d.sequence
-	for seq := range d.pending {
-		floor = min(floor, seq-1)
+// settle takes a message off what is pending, and moves the floor as the server does (filestore.go, UpdateAcks): to right below the first that
+// is pending, and where nothing is, to the last one delivered.
+func (d *fakeDurable) settle(seq uint64) {
+	number := d.pending[seq].number
+	delete(d.pending, seq)
+	switch {
+	case len(d.pending) == 0:
+		d.floor = settledTo{d.sequence, d.number}
+	case number == d.floor.number+1:
+		first := slices.Min(slices.Collect(maps.Keys(d.pending)))
+		d.floor = settledTo{first - 1, d.pending[first].number - 1}
 	}
-	return floor
 }
 
 // again is how many of what is pending were delivered more than once.
@@ -263,7 +303,7 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 	case api == "CONSUMER.MSG.NEXT.S.d":
 		d.request(w, reply, body)
 	case isAPI:
-		w.deliver(reply, "", "", d.answer(api))
+		w.deliver(reply, "", "", d.answer(api, body))
 	}
 	d.deliver()
 }
@@ -272,12 +312,13 @@ func (d *fakeDurable) request(w *fakeWire, inbox string, body []byte) {
 	var q struct {
 		Batch    int
 		Expires  time.Duration
-		MaxBytes int `json:"max_bytes"`
+		MaxBytes int           `json:"max_bytes"`
+		Beat     time.Duration `json:"idle_heartbeat"`
 		ID       string
 	}
 	_ = json.Unmarshal(body, &q)
 	now := time.Now()
-	r := &fakeRequest{wire: w, inbox: inbox, batch: q.Batch, id: q.ID, until: now.Add(q.Expires), beatAt: now.Add(heartbeat)}
+	r := &fakeRequest{wire: w, inbox: inbox, batch: q.Batch, id: q.ID, until: now.Add(q.Expires), beat: q.Beat, beatAt: now.Add(q.Beat)}
 	if d.pinned && q.ID != "" {
 		if q.ID != d.pin {
 			r.status("423 Nats-Wrong-Pin-Id", q.Batch)
@@ -300,7 +341,7 @@ func (d *fakeDurable) ack(f []string, verdict string) {
 	word, rest, _ := strings.Cut(verdict, " ")
 	switch word {
 	case "+ACK", "+TERM":
-		delete(d.pending, seq)
+		d.settle(seq)
 	case "+WPI":
 		if !p.queued {
 			p.deadline = time.Now().Add(d.ackWait)
@@ -315,8 +356,23 @@ func (d *fakeDurable) ack(f []string, verdict string) {
 	}
 }
 
+// find is the first message from a sequence on with a subject; 0 if there is none.
+func (d *fakeDurable) find(request []byte) uint64 {
+	var q struct {
+		Seq     uint64
+		Subject string `json:"next_by_subj"`
+	}
+	_ = json.Unmarshal(request, &q)
+	for seq := max(q.Seq, 1); int(seq) <= len(d.stream); seq++ {
+		if subjectMatches(q.Subject, d.stream[seq-1]) {
+			return seq
+		}
+	}
+	return 0
+}
+
 // answer answers a request to the API.
-func (d *fakeDurable) answer(api string) []byte {
+func (d *fakeDurable) answer(api string, body []byte) []byte {
 	type object = map[string]any
 	var out any
 	switch api {
@@ -327,14 +383,22 @@ func (d *fakeDurable) answer(api string) []byte {
 		info := object{
 			"stream_name": "S", "name": "d", "created": d.created, "config": config,
 			"delivered":       object{"consumer_seq": d.number, "stream_seq": d.sequence},
-			"ack_floor":       object{"stream_seq": d.floor()},
-			"num_ack_pending": len(d.pending), "num_redelivered": d.again(), "num_pending": len(d.stream) - int(d.sequence), "num_waiting": len(d.waiting),
+			"ack_floor":       object{"consumer_seq": d.floor.number, "stream_seq": d.floor.sequence},
+			"num_ack_pending": len(d.pending), "num_redelivered": d.again(), "num_pending": d.left(), "num_waiting": len(d.waiting),
+		}
+		if d.filtered {
+			config["filter_subject"] = "s.*"
 		}
 		if d.pinned {
 			config["priority_groups"], config["priority_policy"], config["priority_timeout"] = []string{pinGroup}, "pinned_client", fakePinTTL
 			info["priority_groups"] = []object{{"group": pinGroup, "pinned_client_id": d.pin}}
 		}
 		out = info
+	case "STREAM.MSG.GET.S":
+		out = object{"error": object{"code": 404, "err_code": 10037, "description": "no message found"}}
+		if seq := d.find(body); seq > 0 {
+			out = object{"message": object{"subject": d.stream[seq-1], "seq": seq, "time": d.created}}
+		}
 	case "CONSUMER.UNPIN.S.d":
 		d.pin = ""
 		out = object{}

@@ -13,14 +13,17 @@ const gatherLook = 250 * time.Millisecond
 
 // arrived is told the number of each delivery.
 func (o *order) arrived(number uint64) (gap bool) {
-	gap = number != o.next
+	if gap = number != o.next; gap {
+		o.room.seen = nil // another may have had them since
+	}
 	o.next = max(o.next, number+1)
 	return gap
 }
 
 // begin is told what the server says of the durable when it is bound.
 func (o *order) begin(info *natsjs.ConsumerInfo) {
-	*o = order{same: o.same, released: o.released, unpinned: o.unpinned, next: info.Delivered.Consumer + 1}
+	*o = order{same: o.same, released: o.released, unpinned: o.unpinned, beneath: o.beneath, next: info.Delivered.Consumer + 1}
+	o.beneath.heed(info)
 	if info.NumAckPending > 0 {
 		o.scatter()
 	}
@@ -44,7 +47,7 @@ func (s *Source) scattered() {
 // restarted may have pinned it to another client and given that one what is leased here, however long the ack wait.
 func (s *Source) unsettled() {
 	if s.order != nil && s.bound != nil {
-		s.order.unsure = true
+		s.order.unsure, s.order.room.seen = true, nil
 		s.order.scatter()
 	}
 }
@@ -65,13 +68,13 @@ func (s *Source) lookToGather() {
 // gather is told what the server says of the durable, asked at a time. It ends the gathering if nothing is pending but what is leased
 // here, and else lets the first message of all go on.
 func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
-	o := s.order
+	o, now := s.order, time.Now()
+	heard := s.heardAnswer(asked, now)
 	if o == nil || !o.gathering {
 		return
 	}
-	now := time.Now()
 	o.looked = now
-	if now.Sub(asked) > s.patience() {
+	if !heard || now.Sub(asked) > s.patience() {
 		s.lookToGather() // an answer that was on its way for so long is old
 		return
 	}
@@ -87,8 +90,9 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
 		s.returnHeld() // some are settled already: those do not come again
 	case info.NumAckPending <= here.count && info.NumAckPending-info.NumRedelivered <= here.fresh:
 		s.gathered(info)
-	case here.first != nil && info.AckFloor.Stream+1 >= here.first.Sequence:
+	case here.first != nil && s.nothingBeneath(info, here, now):
 		s.letGo(here.first)
+	case o.beneath.open: // the answer may let the first one go
 	default:
 		s.makeRoom(info, now)
 	}
@@ -140,7 +144,7 @@ func (s *Source) dropSettled(info *natsjs.ConsumerInfo, asked time.Time) {
 // returnHeld hands back all that is held, in the order of the stream.
 func (s *Source) returnHeld() {
 	held := s.order.held
-	s.order.held = nil
+	s.order.held, s.order.room.seen = nil, nil
 	slices.SortFunc(held, bySequence)
 	for _, m := range held {
 		s.decide(m, handBack, time.Now())
@@ -151,10 +155,10 @@ func (s *Source) returnHeld() {
 func (s *Source) gathered(info *natsjs.ConsumerInfo) {
 	o := s.order
 	held := o.held
-	o.held, o.room.returned, o.gathering, o.next = nil, nil, false, info.Delivered.Consumer+1
+	o.held, o.room.returned, o.room.seen, o.gathering, o.next = nil, nil, nil, false, info.Delivered.Consumer+1
 	slices.SortFunc(held, bySequence)
 	for _, m := range held {
-		if !m.released {
+		if !m.released.Load() {
 			s.offer(m)
 		}
 	}
@@ -166,6 +170,7 @@ func (s *Source) letGo(first *Message) {
 	if i := slices.Index(o.held, first); i >= 0 {
 		o.held = slices.Delete(o.held, i, i+1)
 		first.first = true
+		delete(o.room.seen, first.Sequence)
 		s.offer(first)
 	}
 }

@@ -60,6 +60,7 @@ type lane struct {
 	doubted   bool // the request may be gone
 	doubtedAt time.Time
 	retired   bool      // no new request; open counts until closed
+	life      uint64    // of the connection, when it was retired
 	gone      bool      // belongs to a binding that was given up
 	lost      int       // as a ghost: messages it may have been sent that did not arrive
 	unjudged  time.Time // as a ghost: since when all that it may still have brought counts as lost; zero: a look told how much may be
@@ -124,6 +125,8 @@ func (s *Source) wants() int {
 	coming, lost := s.expected()
 	free := s.width - s.leased() - coming - lost
 	switch {
+	case s.order != nil && s.order.gathering && s.pulling == PullOne && !s.gatherOne(coming, time.Now()):
+		return 0
 	case s.order != nil && s.order.gathering:
 		return s.gatherBatch(free, coming, time.Now())
 	case s.pulling == PullOne && !s.wantsOne(coming):
@@ -240,7 +243,7 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 		req = strconv.AppendInt(req, budget, 10)
 	}
 	req = append(req, `,"idle_heartbeat":`...)
-	req = strconv.AppendInt(req, int64(min(heartbeat, expires/2)), 10)
+	req = strconv.AppendInt(req, int64(s.beat(expires)), 10)
 	req = append(s.appendPin(req), '}')
 	reply := l.inbox + strconv.FormatUint(l.number+1, 10)
 	if s.conn.nc.PublishRequest(s.nextSubject(), reply, req) != nil {
@@ -325,7 +328,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source = s
 	s.counted++
 	m.arrivedAt = m.touchedAt
-	m.touchedAt = s.sentAfter(m.arrivedAt)
+	m.touchedAt = s.sentAfter(l, m.arrivedAt)
 	if s.order != nil && s.order.arrived(seq) {
 		s.scattered()
 		s.lookToGather()
@@ -335,6 +338,9 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 		m.seenBefore = s.seenBefore(m.Sequence, seq)
 		s.most = max(s.most, m.Sequence)
 		s.backlog = m.Pending
+	}
+	if m.Delivered == 1 {
+		m.number = seq
 	}
 	if old := s.leases[m.lease]; old != nil && s.merge(old, m) {
 		return
@@ -371,21 +377,6 @@ func (s *Source) continues(number uint64, now time.Time) {
 	}
 }
 
-func (s *Source) offer(m *Message) {
-	if s.order != nil && s.order.gathering && !m.first {
-		s.order.held = append(s.order.held, m)
-		return
-	}
-	select {
-	case s.ready <- m:
-	default:
-		// More than can be leased: only after pulls that seemed dead came alive. It is delivered again later.
-		s.release(m)
-		s.scattered()
-		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
-	}
-}
-
 // merge takes another delivery of a message that is leased here. The server knows one lease of it: there is one here too.
 func (s *Source) merge(old, again *Message) bool {
 	switch {
@@ -393,7 +384,7 @@ func (s *Source) merge(old, again *Message) bool {
 		if !old.started {
 			old.Delivered = again.Delivered
 		}
-		old.latest, old.reply, old.touchedAt = again.latest, again.reply, again.touchedAt
+		old.latest, old.reply, old.touchedAt, old.number = again.latest, again.reply, again.touchedAt, again.number
 		s.touched.remove(old)
 		s.touched.add(old)
 	case isNak(old.verdict):
@@ -500,7 +491,7 @@ func (s *Source) retireLanes() []*lane {
 
 // retire ends the request of a lane, or those that came with acks. What the server sent for them still arrives.
 func (s *Source) retire(l *lane) {
-	l.retired = true
+	l.retired, l.life = true, s.conn.nc.Stats().Reconnects
 	s.uncoverAll(l)
 	if s.conn.Connected() && s.bound != nil {
 		_ = l.sub.Drain() // fails only on a connection that is closed
@@ -515,9 +506,10 @@ func (s *Source) laneClosed(l *lane) {
 	defer s.mu.Unlock()
 	close(l.closed)
 	s.lanes = without(s.lanes, l)
-	if l.doubted && !l.gone && l.open > 0 && s.bound != nil {
+	cut := l.retired && (!s.conn.Connected() || s.conn.nc.Stats().Reconnects != l.life) // which is told later
+	if (l.doubted || cut) && !l.gone && l.open > 0 && s.bound != nil {
 		l.lost, l.unjudged = l.open, time.Now()
-		l.until = l.unjudged.Add(ackWait(s.bound.info.Config))
+		l.until = l.unjudged.Add(takenBackAfter(s.bound.info.Config))
 		s.ghosts = append(s.ghosts, l)
 		s.suspect = true
 	}
@@ -625,7 +617,7 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time, counted 
 			l.retired = true
 			l.lost = min(l.open, unseen, elsewhere)
 			unseen, elsewhere = unseen-l.lost, elsewhere-l.lost
-			l.until = now.Add(ackWait(info.Config))
+			l.until = now.Add(takenBackAfter(info.Config))
 			s.uncoverAll(l)
 			s.setOpen(l, 0)
 			s.setBytes(l, 0)

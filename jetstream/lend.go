@@ -120,7 +120,7 @@ var errLeaseLost = errors.New("the lease is lost")
 func (s *Source) stillLeased(m *Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.released || s.expired(m, time.Now()) {
+	if m.released.Load() || s.expired(m, time.Now()) {
 		return errLeaseLost
 	}
 	return nil

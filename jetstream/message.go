@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,15 +48,16 @@ type Message struct {
 	reply      string
 	size       int64
 	nonce      uint64 // tells confirmations apart
+	released   atomic.Bool
+	number     uint64 // of its first delivery, among all of the durable; 0 if it came by a later one
 	seenBefore bool   // a message of this sequence was delivered before, by the durable or an earlier one of its name
 
 	// Guarded by source.mu.
 	started    bool
-	latest     uint64 // number of the latest delivery: more than Delivered if there was another while this one was in work
-	kept       bool   // it was tried, and is tried again in place
-	settled    bool   // by another client, on a source that keeps order: it is pending no more
-	first      bool   // nothing before it is pending, on a source that keeps order
-	released   bool
+	latest     uint64    // number of the latest delivery: more than Delivered if there was another while this one was in work
+	kept       bool      // it was tried, and is tried again in place
+	settled    bool      // by another client, on a source that keeps order: it is pending no more
+	first      bool      // nothing before it is pending, on a source that keeps order
 	verdict    string    // what was decided; empty: nothing yet
 	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
 	resend     time.Duration
@@ -74,7 +76,7 @@ func (m *Message) Fresh() bool { return m.Delivered == 1 && !m.kept }
 func (m *Message) Leased() bool {
 	m.source.mu.Lock()
 	defer m.source.mu.Unlock()
-	return !m.released
+	return !m.released.Load()
 }
 
 // Last reports whether the server delivers the message no more, whatever becomes of this delivery but an ack: the durable has a limit of
@@ -98,7 +100,12 @@ func (m *Message) Ack() { m.done(ack) }
 
 // Nak asks for another delivery after the delay, which must be above 0.
 func (m *Message) Nak(delay time.Duration) {
-	m.source.settle(m, `-NAK {"delay": `+strconv.FormatInt(int64(max(delay, time.Millisecond)), 10)+`}`)
+	m.source.settle(m, nak(delay))
+}
+
+// nak is the verdict that asks for another delivery after a delay.
+func nak(delay time.Duration) string {
+	return `-NAK {"delay": ` + strconv.FormatInt(int64(max(delay, time.Millisecond)), 10) + `}`
 }
 
 // Retry asks for another delivery after the delay, as Nak does. Where the messages that wait for a retry would hold too much of
@@ -184,10 +191,12 @@ func newMessage(msg *nats.Msg) (*Message, uint64, error) {
 func (s *Source) begin(m *Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.released {
+	if m.released.Load() {
 		return false
 	}
-	if s.expired(m, time.Now()) {
+	now := time.Now()
+	s.heedSilence(now)
+	if s.expired(m, now) {
 		s.release(m)
 		return false
 	}
@@ -209,7 +218,7 @@ func (s *Source) settle(m *Message, verdict string) {
 }
 
 func (s *Source) decide(m *Message, verdict string, now time.Time) {
-	if m.released || m.verdict != "" {
+	if m.released.Load() || m.verdict != "" {
 		return
 	}
 	if isNak(verdict) && s.expired(m, now) {
@@ -237,7 +246,7 @@ func (s *Source) decide(m *Message, verdict string, now time.Time) {
 
 // note puts a verdict into the outbox, unless there was one before.
 func (s *Source) note(m *Message, verdict string) {
-	if m.released || m.verdict != "" {
+	if m.released.Load() || m.verdict != "" {
 		return
 	}
 	m.verdict, m.resend = verdict, resendAfter
@@ -335,7 +344,7 @@ func (s *Source) sendOutbox(now time.Time) {
 // sendDecision sends a verdict that was just decided. It reports whether nothing is left to be done.
 func (s *Source) sendDecision(x *exchanges, m *Message, now time.Time) bool {
 	switch {
-	case m.released || !m.sentAt.IsZero() || m.wasSent:
+	case m.released.Load() || !m.sentAt.IsZero() || m.wasSent:
 		return true
 	case isNak(m.verdict) && s.expired(m, now):
 		s.release(m) // as in settle: its turn came late
@@ -461,10 +470,10 @@ func (s *Source) keepAlive(now time.Time) {
 
 // release ends a lease.
 func (s *Source) release(m *Message) {
-	if m.released {
+	if m.released.Load() {
 		return
 	}
-	m.released = true
+	m.released.Store(true)
 	s.uncover(m)
 	s.touched.remove(m)
 	if s.leases[m.lease] == m {
@@ -499,9 +508,20 @@ func (l *touchList) first() *Message {
 	return l.root.next
 }
 
+// add puts a message where it belongs, which is mostly the end.
 func (l *touchList) add(m *Message) {
-	m.prev, m.next = l.root.prev, &l.root
+	after := l.root.prev
+	for after != &l.root && after.touchedAt.After(m.touchedAt) {
+		after = after.prev
+	}
+	m.prev, m.next = after, after.next
 	m.prev.next, m.next.prev = m, m
+}
+
+// all are the leases in the list.
+func (l *touchList) all(yield func(*Message) bool) {
+	for m := l.root.next; m != &l.root && yield(m); m = m.next {
+	}
 }
 
 func (l *touchList) remove(m *Message) {

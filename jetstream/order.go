@@ -12,7 +12,7 @@ import (
 // elsewhere at some point before them, all that is pending is leased here, and may be worked on in any way that suits its order.
 // After a gap, a lease that was lost, or a start with messages pending, it is not known: then messages are gathered (gather.go).
 // What arrives is leased and not offered, until the server says that nothing is pending but what is leased here. Meanwhile only
-// the message right above the acknowledgement floor may be worked on, since nothing can be before it.
+// the first message of all may be worked on, where it is known that nothing is pending before it (beneath.go).
 //
 // The server's own order of redelivery is not relied upon: messages of a dead process expire by when they were last kept alive,
 // not by their sequence, and new ones are delivered before those that have not expired yet.
@@ -20,8 +20,6 @@ type order struct {
 	next      uint64 // the number of the next delivery, if there is no gap
 	gathering bool
 	unsure    bool       // it is not known whom the durable is pinned to: after a change of connection or leader, or a silence
-	heard     time.Time  // when something last came from the server, besides the answer to a look
-	quiet     time.Time  // since when nothing came, while that makes it unsure
 	held      []*Message // leased and not offered
 	behind    []*Message // leased and not begun, since an earlier one of their key is leased
 
@@ -29,6 +27,8 @@ type order struct {
 	since  time.Time // when it began
 	looked time.Time
 	room   room
+
+	beneath beneath
 
 	same     func(a, b *Message) bool
 	released func(*Message) *Message
@@ -57,10 +57,13 @@ func (s *Source) Take(ctx context.Context) *Message {
 // Begin marks a message as worked on, on a source that keeps order. It returns false if it must not be: its lease is lost, or an earlier message may be
 // pending elsewhere. Then it is offered again when it may be, if it is still leased.
 func (s *Source) Begin(ctx context.Context, m *Message) bool {
-	switch {
-	case m.source != s:
+	if m.source != s {
 		return s.retries.beginCopy(ctx, m)
-	case s.retries.asks(m):
+	}
+	s.mu.Lock()
+	asks := s.retries.asks(m) // another delivery of it may be merged with this one just now
+	s.mu.Unlock()
+	if asks {
 		over, err := s.retries.isOver(ctx, m)
 		if err != nil {
 			s.hold(m)
@@ -77,15 +80,15 @@ func (s *Source) Begin(ctx context.Context, m *Message) bool {
 }
 
 func (s *Source) beginInOrder(m *Message) bool {
-	if m.released {
+	if m.released.Load() {
 		return false
 	}
+	s.heedSilence(time.Now())
 	if s.expired(m, time.Now()) || m.settled {
 		s.release(m)
 		s.scattered()
 		return false
 	}
-	s.heedSilence(time.Now())
 	if s.anothers() && !s.order.unsure {
 		s.decide(m, handBack, time.Now())
 		return false
@@ -121,7 +124,7 @@ func (s *Source) overtakes(m *Message) bool {
 func (s *Source) hold(m *Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !m.released {
+	if !m.released.Load() {
 		s.scattered()
 		s.order.held = append(s.order.held, m)
 	}
@@ -153,16 +156,12 @@ func (s *Source) passTurn(m *Message) {
 // seen when it is begun whether it is leased still.
 func (s *Source) offerNext(m *Message) {
 	ours := m.source == s
-	if ours && (s.bound == nil || m.released) {
+	if ours && (s.bound == nil || m.released.Load()) {
 		return
 	}
-	select {
-	case m.source.ready <- m:
-	default: // cannot happen: there are never more leases than room
-		if ours {
-			s.release(m)
-			s.scattered()
-		}
+	if !m.source.put(m) && ours { // cannot happen: there are never more leases than room
+		s.release(m)
+		s.scattered()
 	}
 }
 

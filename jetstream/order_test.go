@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -85,14 +86,30 @@ func TestTheServerDoesNotKeepTheOrder(t *testing.T) {
 	}
 }
 
-// What a dead process had is gathered, and offered in the order of the stream, also if it is more than may be leased.
+// What a dead process had is gathered, and offered in the order of the stream, also if it is more than may be leased, and if the
+// durable was idle before it: then messages that it does not want lie between the floor and the first one.
 func TestGather(t *testing.T) {
-	for _, c := range []struct{ concurrency, prefetch int }{{4, 16}, {4, 4}, {1, 1}, {1, 0}} {
-		t.Run(fmt.Sprintf("%d+%d", c.concurrency, c.prefetch), func(t *testing.T) {
+	for _, c := range []struct {
+		concurrency, prefetch int
+		filtered, mayAsk      bool
+	}{
+		{4, 16, false, true}, {4, 4, false, true}, {1, 1, false, true}, {1, 0, false, true},
+		{4, 4, true, true}, {1, 1, true, true}, {1, 0, true, true}, {4, 4, true, false}, {1, 1, true, false}, {1, 0, true, false},
+	} {
+		t.Run(fmt.Sprintf("%d+%d filtered %v may ask %v", c.concurrency, c.prefetch, c.filtered, c.mayAsk), func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
-			b.publish(20)
+			if !c.mayAsk {
+				b.conn.refused(`nats: Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.S"`)
+			}
 			cfg := b.ordered()
 			cfg.Concurrency, cfg.Prefetch = c.concurrency, c.prefetch
+			if c.filtered {
+				cfg.FilterSubjects = []string{"s.x"}
+				for range 3 {
+					b.must(b.js.Publish(b.ctx, "s.other", nil))
+				}
+			}
+			b.publish(20)
 			b.leaveBehind(cfg, 9)
 			b.run(cfg)
 			var got []uint64
@@ -313,4 +330,73 @@ func TestPinnedWithoutOrder(t *testing.T) {
 		b.next().Ack()
 	}
 	b.eventually("everything is acked", b.settled)
+}
+
+// A failing app gets all that a dead process had too, one at a time, in the order of the stream.
+func TestGatherForAFailingApp(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.publish(20)
+	cfg := b.ordered()
+	b.leaveBehind(cfg, 6)
+	b.prepare = func(s *Source) { s.pulling = PullOne }
+	b.run(cfg)
+	b.source.Pull(PullOne)
+	for n := uint64(1); n <= 20; n++ {
+		m := b.takeAll()
+		if m.Sequence != n {
+			t.Fatalf("%d came, and not %d", m.Sequence, n)
+		}
+		m.Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+}
+
+// While messages are gathered for a failing app, no more are asked for than it can be tried with.
+func TestGatherOne(t *testing.T) {
+	const wait = time.Minute
+	fresh, again, kept := &Message{Sequence: 3, Delivered: 1}, &Message{Sequence: 1, Delivered: 2}, &Message{Sequence: 2, Delivered: 1, kept: true}
+	for name, c := range map[string]struct {
+		leased, held []*Message
+		since        time.Duration
+		want         int
+	}{
+		"nothing":                            {nil, nil, 0, 1},
+		"a new one is held":                  {[]*Message{fresh}, []*Message{fresh}, 0, 0},
+		"so it is for an ack wait":           {[]*Message{fresh}, []*Message{fresh}, wait, 1},
+		"a new one may be tried":             {[]*Message{fresh}, nil, wait, 0},
+		"one is tried again":                 {[]*Message{kept}, nil, 0, 1},
+		"that and a new one, which is held":  {[]*Message{kept, fresh}, []*Message{fresh}, 0, 0},
+		"so it is, too":                      {[]*Message{kept, fresh}, []*Message{fresh}, wait, 1},
+		"one that was redelivered":           {[]*Message{again}, []*Message{again}, 0, 1},
+		"as many as the app may have":        {[]*Message{again, kept}, []*Message{again}, 0, 0},
+		"as many, of which one cannot begin": {[]*Message{again, kept}, []*Message{again}, wait, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSource(nil, ConsumerConfig{Stream: "S", Ordered: true, Concurrency: 2, Prefetch: 4}, quiet())
+			s.bound = &binding{info: &natsjs.ConsumerInfo{Config: natsjs.ConsumerConfig{AckWait: wait}}}
+			s.pulling, s.width = PullOne, s.limit()
+			s.order.gathering, s.order.since, s.order.held = true, time.Now().Add(-c.since), c.held
+			for _, m := range c.leased {
+				s.leases[m.Sequence] = m
+			}
+			if got := s.wants(); got != c.want {
+				t.Errorf("it asks for %d", got)
+			}
+		})
+	}
+}
+
+// Another delivery of a message may come just when it is begun: for the race detector.
+func TestMergedWhileBegun(t *testing.T) {
+	s := NewSource(nil, ConsumerConfig{Stream: "S", Ordered: true, Concurrency: 1}, quiet())
+	s.retries.empty.Store(true)
+	m := &Message{Sequence: 1, Delivered: 1, source: s}
+	var both sync.WaitGroup
+	both.Go(func() { s.Begin(t.Context(), m) })
+	both.Go(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.merge(m, &Message{Sequence: 1, Delivered: 2})
+	})
+	both.Wait()
 }

@@ -28,6 +28,7 @@ type attempted struct {
 type orderWorld struct {
 	durable *fakeDurable
 	cfg     ConsumerConfig
+	workers int // of each client
 	clients []*orderClient
 
 	mu    sync.Mutex
@@ -83,8 +84,8 @@ type orderClient struct {
 
 const modelWorkers = 3
 
-func newOrderWorld(seed uint64, pinned bool, clients int) *orderWorld {
-	w := &orderWorld{durable: newFakeDurable(seed, 2*time.Second, pinned)}
+func newOrderWorld(seed uint64, pinned, filtered bool, clients int) *orderWorld {
+	w := &orderWorld{durable: newFakeDurable(seed, 2*time.Second, pinned, filtered), workers: modelWorkers}
 	w.cfg = ConsumerConfig{
 		Stream: "S", Durable: "d", Manage: ManageNone, AckWait: w.durable.ackWait, MaxAckPending: 1000,
 		Concurrency: modelWorkers, Prefetch: 5, MaxBytes: 1 << 20, Ordered: true,
@@ -117,11 +118,13 @@ func (c *orderClient) start() error {
 		return err
 	}
 	c.source = NewSource(c.conn, c.w.cfg, c.conn.log)
-	c.source.Tell(func(a, b *Message) bool { return a.Subject == b.Subject }, c.released, c.unpinned)
+	if c.w.cfg.Ordered {
+		c.source.Tell(func(a, b *Message) bool { return a.Subject == b.Subject }, c.released, c.unpinned)
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.ended.Go(func() { _ = c.source.Run(c.ctx) })
 	c.source.Pull(PullAll)
-	for range modelWorkers {
+	for range c.w.workers {
 		c.ended.Go(c.work)
 	}
 	return nil

@@ -96,45 +96,6 @@ func (s *Source) losePin() {
 // anothers reports whether the durable is one of pinned clients, and not pinned to this source.
 func (s *Source) anothers() bool { return s.pin.id == "" && pinned(s.bound.info.Config) != "" }
 
-// silent reports whether nothing came from the server for so long that the durable may be another's: half the time until it pins it to another, or
-// until it delivers again what is leased here. A process that was paused finds so too, by the clock.
-func (s *Source) silent(now time.Time) bool {
-	return s.bound != nil && now.Sub(later(s.order.heard, s.evidence)) > s.patience()
-}
-
-func (s *Source) patience() time.Duration {
-	c := s.bound.info.Config
-	if pinned(c) == "" {
-		return ackWait(c) / 2
-	}
-	return min(ackWait(c), max(c.PinnedTTL, time.Second)) / 2
-}
-
-// inTouch is told that something came from the server just now. After a silence it may be old, and what follows it too.
-func (s *Source) inTouch(now time.Time) {
-	if s.order == nil || s.bound == nil {
-		return
-	}
-	s.heedSilence(now)
-	s.order.heard = now
-}
-
-func (s *Source) heedSilence(now time.Time) {
-	if s.silent(now) {
-		s.order.quiet = later(s.order.heard, s.evidence)
-		s.unsettled()
-		s.lookToGather()
-	}
-}
-
-// sentAfter is a time after which the server sent what arrives now: what comes after a silence may have waited on its way.
-func (s *Source) sentAfter(now time.Time) time.Time {
-	if s.order == nil || s.order.quiet.IsZero() {
-		return now
-	}
-	return s.order.quiet
-}
-
 // settlePin is told, while gathering, what the server says of the durable: whether it is pinned to this source. If so, what was begun before goes on.
 func (s *Source) settlePin(info *natsjs.ConsumerInfo) {
 	o := s.order
@@ -144,7 +105,7 @@ func (s *Source) settlePin(info *natsjs.ConsumerInfo) {
 	if !o.unsure {
 		return
 	}
-	o.unsure, o.quiet = false, time.Time{}
+	o.unsure = false
 	var held []*Message
 	for _, m := range o.held {
 		if m.started || m.first {

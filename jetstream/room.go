@@ -19,6 +19,9 @@ type room struct {
 	returned   map[uint64]bool
 	floor      uint64
 	returnedAt time.Time
+
+	// What was handed back to make room and is pending since: nobody else was given it. Whether it was delivered once only.
+	seen map[uint64]bool
 }
 
 // makeRoom is for when all leases are taken by messages that wait for earlier ones: it widens the bound that is allowed now, up to the
@@ -45,13 +48,50 @@ func (s *Source) returnLast(info *natsjs.ConsumerInfo, now time.Time) {
 	if r.returned == nil || r.floor != info.AckFloor.Stream || now.Sub(r.returnedAt) >= ackWait(info.Config) {
 		r.floor, r.returnedAt, r.returned = info.AckFloor.Stream, now, map[uint64]bool{}
 	}
+	if r.seen == nil {
+		r.seen = map[uint64]bool{}
+	}
 	last := slices.MaxFunc(o.held, bySequence)
 	if r.returned[last.Sequence] {
 		return
 	}
-	r.returned[last.Sequence] = true
+	r.returned[last.Sequence], r.seen[last.Sequence] = true, last.Delivered == 1
 	o.held = slices.DeleteFunc(o.held, func(m *Message) bool { return m == last })
 	s.decide(last, handBack, now)
+}
+
+// knowsAll reports whether all that is pending is leased here, or was before it was handed back to make room.
+func (s *Source) knowsAll(info *natsjs.ConsumerInfo, h here) bool {
+	o := s.order
+	if len(o.room.seen) == 0 || info.Delivered.Consumer >= o.next {
+		return false
+	}
+	for seq, once := range o.room.seen {
+		if seq <= info.AckFloor.Stream {
+			delete(o.room.seen, seq)
+			continue
+		}
+		if m := s.leases[seq]; m != nil && m.verdict == "" {
+			continue // counted already
+		}
+		if h.count++; once {
+			h.fresh++
+		}
+	}
+	if h.count > info.NumAckPending {
+		o.room.seen = nil // some of it was settled, or removed
+	}
+	return h.count == info.NumAckPending && info.NumAckPending-info.NumRedelivered <= h.fresh
+}
+
+// sawBefore reports whether a message before this one was handed back.
+func (r *room) sawBefore(sequence uint64) bool {
+	for seq := range r.seen {
+		if seq < sequence {
+			return true
+		}
+	}
+	return false
 }
 
 // gatherBatch is how many messages to ask for while gathering: one at a time. After one that was not delivered before there are none waiting
@@ -65,6 +105,20 @@ func (s *Source) gatherBatch(free, coming int, now time.Time) int {
 		return 0
 	}
 	return 1
+}
+
+// gatherOne reports whether a message may be asked for while gathering, to try a failing app with: as at other times. What is held may be tried only once
+// all is here. So where all that a dead process had must have expired, and only what is held was not tried before, it is asked for the rest.
+func (s *Source) gatherOne(coming int, now time.Time) bool {
+	if s.wantsOne(coming) {
+		return true
+	}
+	for _, m := range s.leases {
+		if m.verdict == "" && m.Delivered == 1 && !m.kept && !slices.Contains(s.order.held, m) {
+			return false
+		}
+	}
+	return coming == 0 && now.Sub(s.order.since) >= ackWait(s.bound.info.Config)
 }
 
 // gatherMore is told of each message that arrives while gathering.

@@ -34,9 +34,10 @@ type Source struct {
 	cfg  ConsumerConfig
 	log  *slog.Logger
 
-	ready chan *Message // leased, nobody works on them yet
-	kick  chan struct{} // wakes the serving loop
-	post  chan struct{} // wakes who sends the outbox
+	ready   chan *Message // leased, nobody works on them yet
+	putting sync.Mutex    // held to add to them
+	kick    chan struct{} // wakes the serving loop
+	post    chan struct{} // wakes who sends the outbox
 
 	mu           sync.Mutex
 	bound        *binding              // nil while there is no durable to serve
@@ -77,8 +78,9 @@ type Source struct {
 	rebind       string          // why the binding must be given up; empty: it need not
 	idle         []chan struct{} // closed when nothing is settling
 
-	order *order // nil: messages may overtake each other
-	pin   pin
+	order   *order // nil: messages may overtake each other
+	pin     pin
+	hearing hearing
 
 	lent      int    // leases lent to the retry stream
 	lentBytes int64  // and bytes
@@ -137,7 +139,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 	}
 	s.touched.init()
 	if cfg.Ordered {
-		s.order = &order{}
+		s.order = &order{beneath: beneath{questions: make(chan stretch, 1)}}
 	}
 	if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
@@ -226,10 +228,8 @@ func (s *Source) Requeue(m *Message) {
 		m.source.Requeue(m)
 		return
 	}
-	select {
-	case s.ready <- m:
-	default:
-		m.HandBack() // cannot happen: there are never more leases than room
+	if !s.put(m) {
+		m.Nak(crowdedFor) // cannot happen: there are never more leases than room
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,6 +328,10 @@ func (s *Source) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { s.sendDecided(ctx) })
+	if s.order != nil {
+		questions := s.order.beneath.questions
+		beside.Go(func() { s.lookBeneath(ctx, questions) })
+	}
 	if s.retries != nil {
 		beside.Go(func() { s.retries.run(ctx) })
 	}
@@ -469,6 +473,7 @@ func (s *Source) open(b *binding) {
 	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence, s.counting = time.Now(), time.Time{}
+	s.hearing = hearing{last: s.evidence}
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
 	if s.order != nil {
 		s.order.begin(b.info)
@@ -506,6 +511,9 @@ func (s *Source) shut() {
 	for _, m := range s.leases {
 		s.release(m)
 	}
+	s.putting.Lock()
+	s.dropReleased()
+	s.putting.Unlock()
 	s.width, s.pin = 1, pin{}
 }
 
@@ -619,7 +627,7 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 	}
 	s.before = s.most
 	for _, m := range s.held {
-		if !m.released {
+		if !m.released.Load() {
 			m.seenBefore = true // as far as can be known
 			s.offer(m)
 		}
@@ -636,6 +644,11 @@ func (s *Source) connectionChanged(connected bool) {
 			s.uncoverAll(l)
 			if l.open > 0 && !l.doubted {
 				l.doubted, l.doubtedAt = true, time.Now()
+			}
+			if l.retired {
+				// The client subscribes again to what is being drained, and ends that without a word to the server: a request that
+				// outlived the connection would bring messages to nobody.
+				_ = l.sub.Unsubscribe() // fails only if it is gone already
 			}
 		}
 		for m := range s.settling {
