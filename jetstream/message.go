@@ -69,12 +69,9 @@ type Message struct {
 // Fresh reports whether the message was not tried before, as far as is known. It is for who works on the message.
 func (m *Message) Fresh() bool { return m.Delivered == 1 && !m.kept }
 
-// Leased reports whether the lease goes on.
-func (m *Message) Leased() bool {
-	m.source.mu.Lock()
-	defer m.source.mu.Unlock()
-	return !m.released
-}
+// Lost reports whether the lease is lost, or may be by now: then the message may be in work elsewhere, or done, and all that is
+// to be done with it is HandBack.
+func (m *Message) Lost() bool { return m.source.stillLeased(m) != nil }
 
 // Ack says that the message is done.
 func (m *Message) Ack() { m.done(ack) }

@@ -20,7 +20,8 @@ type far struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	lose  int // acks to be lost on the way to NATS
+	apart bool // nothing gets through
+	lose  int  // acks to be lost on the way to NATS
 	lost  int
 }
 
@@ -49,6 +50,9 @@ func (f *far) accept() {
 		}
 		f.mu.Lock()
 		f.conns = append(f.conns, near, there)
+		if f.apart {
+			near.Close()
+		}
 		f.mu.Unlock()
 		f.wg.Go(func() { f.carry(near, there, f.eat) })
 		f.wg.Go(func() { f.carry(there, near, func([]byte) bool { return false }) })
@@ -113,6 +117,16 @@ func (f *far) cut() {
 	defer f.mu.Unlock()
 	for _, c := range f.conns {
 		c.Close()
+	}
+}
+
+// part cuts all connections and lets none be made, or lets them be made again.
+func (f *far) part(yes bool) {
+	f.mu.Lock()
+	f.apart = yes
+	f.mu.Unlock()
+	if yes {
+		f.cut()
 	}
 }
 

@@ -115,7 +115,9 @@ func (g *graves) write(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case dl := <-g.queue:
-			if wait := g.turn(); wait > 0 {
+			if dl.message.Lost() {
+				dl.message.HandBack() // another delivery of it may have been answered otherwise meanwhile
+			} else if wait := g.turn(); wait > 0 {
 				g.putAside(dl, wait)
 			} else {
 				g.store(ctx, dl)
@@ -314,9 +316,7 @@ func (g *graves) releaseHeld() {
 	g.held = nil
 	g.mu.Unlock()
 	for _, dl := range held {
-		if dl.message.Leased() { // else it is delivered again
-			g.add(dl)
-		}
+		g.add(dl)
 	}
 }
 
