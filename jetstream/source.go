@@ -99,6 +99,7 @@ type Source struct {
 
 	// Owned by Run.
 	lastSeen *lastSeen
+	goesOn   incarnation // of a durable that was created to go on where another one ended
 	warned   []string
 
 	status atomic.Pointer[Status]
@@ -550,6 +551,9 @@ func (s *Source) look(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looking = false
+	if err == nil && stateless(info, s.bound.clustered || s.bound.info.Cluster != nil) {
+		err = errStateless
+	}
 	switch {
 	case err != nil && gone(err):
 		s.rebind = oneLine(err.Error(), 300)
