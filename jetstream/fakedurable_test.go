@@ -31,6 +31,8 @@ type fakeDurable struct {
 	pin      string
 	pinUntil time.Time
 	pins     int
+	deaf     bool // questions for the durable are lost
+	asked    int  // such questions
 }
 
 type pendingMessage struct {
@@ -262,6 +264,8 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 		}
 	case api == "CONSUMER.MSG.NEXT.S.d":
 		d.request(w, reply, body)
+	case api == "CONSUMER.INFO.S.d" && d.deaf:
+		d.asked++
 	case isAPI:
 		w.deliver(reply, "", "", d.answer(api))
 	}
@@ -343,4 +347,16 @@ func (d *fakeDurable) answer(api string) []byte {
 	}
 	b, _ := json.Marshal(out)
 	return b
+}
+
+// setAckWait edits the durable.
+func (d *fakeDurable) setAckWait(wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ackWait = wait
+	for _, p := range d.pending {
+		if soon := time.Now().Add(wait); p.deadline.After(soon) {
+			p.deadline = soon
+		}
+	}
 }

@@ -222,19 +222,28 @@ func (s *Source) mayPublish(now time.Time) bool {
 	if s.bound == nil || s.suspect || s.rebind != "" || !s.conn.Connected() {
 		return false
 	}
-	if age := now.Sub(later(s.evidence, s.counting)); s.looked || age < freshEvidence {
-		if age > freshEvidence/2 && !s.looking && !s.lookAhead {
+	age := now.Sub(later(s.evidence, s.counting))
+	switch {
+	case s.looked, age <= freshEvidence/2, s.proved():
+		return true
+	case age < freshEvidence:
+		if !s.looking && !s.lookAhead {
 			s.lookAhead = true // so that the next one need not wait for it
 			s.wake()
 		}
 		return true
 	}
+	s.suspect = true
+	return false
+}
+
+// proved reports whether a pull request waits at the durable bound to.
+func (s *Source) proved() bool {
 	for _, l := range s.lanes {
 		if l.open > 0 && l.proved && !l.doubted && !l.retired && !l.exchange {
 			return true
 		}
 	}
-	s.suspect = true
 	return false
 }
 

@@ -410,7 +410,8 @@ func (s *Source) setDetail(detail string) {
 // serve pulls, keeps alive and settles until the durable must be found again or ctx ends.
 func (s *Source) serve(ctx context.Context, b *binding) {
 	s.open(b)
-	tick := time.NewTicker(tickEvery(ackWait(b.info.Config)))
+	every := tickEvery(ackWait(b.info.Config))
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	info := time.NewTicker(infoEvery)
 	defer info.Stop()
@@ -421,6 +422,10 @@ func (s *Source) serve(ctx context.Context, b *binding) {
 			s.setDetail(why)
 			break
 		}
+		if now := s.tickNow(); now != every { // the durable was edited
+			every = now
+			tick.Reset(every)
+		}
 		select {
 		case <-ctx.Done():
 		case <-s.kick:
@@ -430,6 +435,13 @@ func (s *Source) serve(ctx context.Context, b *binding) {
 		}
 	}
 	s.shut()
+}
+
+// tickNow is tickEvery for the durable as it was last seen.
+func (s *Source) tickNow() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return tickEvery(ackWait(s.bound.info.Config))
 }
 
 // tickEvery is how often leases and pulls are looked after.
