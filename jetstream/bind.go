@@ -57,7 +57,7 @@ type incarnation struct {
 type binding struct {
 	incarnation
 	info      *natsjs.ConsumerInfo
-	clustered bool     // the servers are a cluster
+	kept      int      // replicas of the stream
 	unmatched []string // filters that no subject of the stream matches
 }
 
@@ -123,7 +123,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	case errors.Is(err, ErrConsumerNotFound) && s.cfg.Manage != ManageNone:
 		info, err = s.create(ctx, stream)
 	}
-	if err == nil && stateless(info, stream.Cluster != nil) {
+	if err == nil && stateless(info, stream.Config.Replicas) {
 		err = fmt.Errorf("looking up durable %s of stream %s: %w", s.cfg.Durable, s.cfg.Stream, errStateless)
 	}
 	if err == nil {
@@ -146,7 +146,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 		}
 	}
 	return &binding{
-		incarnation: incarnation{stream.Created, info.Created}, info: info, clustered: stream.Cluster != nil,
+		incarnation: incarnation{stream.Created, info.Created}, info: info, kept: stream.Config.Replicas,
 		unmatched: unmatched(filters(info.Config), stream),
 	}, nil
 }
@@ -169,9 +169,10 @@ const whyMisplaced = "it was made here just as the stream was made anew, starts 
 
 // stateless reports whether an answer has no state in it: a server that keeps a replica of the durable and was restarted gives one, until it
 // runs that replica, though another leads the durable (nats-server jetstream_api.go, jsConsumerInfoRequest). All others in a cluster say who leads.
-func stateless(info *natsjs.ConsumerInfo, clustered bool) bool {
+// kept is how many replicas there are of its stream.
+func stateless(info *natsjs.ConsumerInfo, kept int) bool {
 	counts := info.Delivered.Consumer + info.Delivered.Stream + info.AckFloor.Stream + info.NumPending
-	return info.Cluster == nil && (clustered || info.Config.Replicas > 1) && counts == 0 && info.NumAckPending == 0 && info.NumWaiting == 0
+	return info.Cluster == nil && max(kept, info.Config.Replicas) > 1 && counts == 0 && info.NumAckPending == 0 && info.NumWaiting == 0
 }
 
 // create makes the durable. One that vanished while this process served it continues after the ack floor last seen;

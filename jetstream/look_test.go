@@ -27,7 +27,7 @@ func TestShorterAckWait(t *testing.T) {
 func TestProvedLanesAreAskedFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := runModel(t, 30*time.Second, 0, func(*ConsumerConfig) {})
-		time.Sleep(3 * infoEvery)
+		time.Sleep(3*infoEvery + infoEvery/2)
 		b.source.mu.Lock()
 		defer b.source.mu.Unlock()
 		now := time.Now()

@@ -563,7 +563,7 @@ func (s *Source) look(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looking = false
-	if err == nil && stateless(info, s.bound.clustered || s.bound.info.Cluster != nil) {
+	if err == nil && stateless(info, s.bound.kept) {
 		err = errStateless
 	}
 	switch {
