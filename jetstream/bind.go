@@ -56,6 +56,7 @@ type incarnation struct {
 // binding is a durable as it was found.
 type binding struct {
 	incarnation
+	asked     time.Time // before the server was asked for it
 	info      *natsjs.ConsumerInfo
 	kept      int      // replicas of the stream
 	unmatched []string // filters that no subject of the stream matches
@@ -116,6 +117,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	if err != nil {
 		return nil, err
 	}
+	asked := time.Now()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	switch {
 	case err == nil && s.cfg.Manage == ManageUpdate:
@@ -146,7 +148,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 		}
 	}
 	return &binding{
-		incarnation: incarnation{stream.Created, info.Created}, info: info, kept: stream.Config.Replicas,
+		incarnation: incarnation{stream.Created, info.Created}, asked: asked, info: info, kept: stream.Config.Replicas,
 		unmatched: unmatched(filters(info.Config), stream),
 	}, nil
 }

@@ -360,3 +360,13 @@ func (d *fakeDurable) setAckWait(wait time.Duration) {
 		}
 	}
 }
+
+// endRequests ends all requests that wait.
+func (d *fakeDurable) endRequests(status string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.waiting {
+		r.status(status, r.batch)
+	}
+	d.waiting = nil
+}

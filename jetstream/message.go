@@ -61,7 +61,9 @@ type Message struct {
 	firstSent  time.Time // on this connection
 	arrivedAt  time.Time
 	wasSent    bool      // on any connection
-	touchedAt  time.Time // when the server last heard of the lease
+	touchedAt  time.Time // when the server last heard of the lease, for sure
+	keptAt     time.Time // when it was last told of it
+	keptIn     uint64    // in which round that was; 0: it was not, it delivered the message then
 	coveredBy  *lane     // its ack asked for a message there, which takes over the lease
 	prev, next *Message  // in the touch list
 }
@@ -227,10 +229,7 @@ func (s *Source) mayPublish(now time.Time) bool {
 	case s.looked, age <= freshEvidence/2, s.proved():
 		return true
 	case age < freshEvidence:
-		if !s.looking && !s.lookAhead {
-			s.lookAhead = true // so that the next one need not wait for it
-			s.wake()
-		}
+		s.lookNow() // so that the next one need not wait for it
 		return true
 	}
 	s.suspect = true
@@ -330,6 +329,10 @@ func (s *Source) confirmed(msg *nats.Msg) {
 		s.confirmedOfGroup(number, msg)
 		return
 	}
+	if round, ok := strings.CutPrefix(rest, roundPrefix); ok {
+		s.confirmedRound(round, msg)
+		return
+	}
 	seqText, nonceText, _ := strings.Cut(rest, ".")
 	seq, err1 := strconv.ParseUint(seqText, 10, 64)
 	nonce, err2 := strconv.ParseUint(nonceText, 10, 64)
@@ -345,11 +348,10 @@ func (s *Source) confirmed(msg *nats.Msg) {
 	if msg.Header.Get("Status") == noResponders {
 		// Nobody was there to hear it: not a confirmation.
 		m.sentAt = time.Time{}
-		s.suspect = true
-		s.wake()
+		s.askAnew(time.Now(), false)
 		return
 	}
-	s.inTouch(time.Now())
+	s.hears(time.Now())
 	s.release(m)
 	s.refill()
 }
@@ -411,31 +413,6 @@ func (s *Source) repeatable(m *Message, now time.Time) bool {
 	return false
 }
 
-// keepAlive tells the server that leases are worked on, at a third of the ack wait.
-func (s *Source) keepAlive(now time.Time) {
-	every := ackWait(s.bound.info.Config) / 3
-	for m := s.touched.first(); m != nil && now.Sub(m.touchedAt) >= every; m = s.touched.first() {
-		if s.expired(m, now) {
-			// It may be in work elsewhere by now. What was not begun here is dropped.
-			s.scattered()
-			if s.touched.remove(m); !m.started {
-				s.release(m)
-			}
-			continue
-		}
-		if !s.mayPublish(now) {
-			s.wake()
-			return
-		}
-		if s.conn.nc.Publish(m.reply, []byte("+WPI")) != nil {
-			return
-		}
-		m.touchedAt = now
-		s.touched.remove(m)
-		s.touched.add(m)
-	}
-}
-
 // release ends a lease.
 func (s *Source) release(m *Message) {
 	if m.released {
@@ -463,28 +440,3 @@ func (s *Source) release(m *Message) {
 
 // widen lets one more message be leased, up to the limit.
 func (s *Source) widen() { s.width = min(s.width+1, s.limit()) }
-
-// touchList is a list of leases, least recently touched first. It is intrusive: adding and removing cost no allocation.
-type touchList struct{ root Message }
-
-func (l *touchList) init() { l.root.prev, l.root.next = &l.root, &l.root }
-
-func (l *touchList) first() *Message {
-	if l.root.next == &l.root {
-		return nil
-	}
-	return l.root.next
-}
-
-func (l *touchList) add(m *Message) {
-	m.prev, m.next = l.root.prev, &l.root
-	m.prev.next, m.next.prev = m, m
-}
-
-func (l *touchList) remove(m *Message) {
-	if m.next == nil {
-		return
-	}
-	m.prev.next, m.next.prev = m.next, m.prev
-	m.prev, m.next = nil, nil
-}
