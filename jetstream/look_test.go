@@ -135,15 +135,14 @@ func TestEvidenceIsAsOldAsTheQuestion(t *testing.T) {
 		b := runModel(t, 30*time.Second, 0, func(*ConsumerConfig) {})
 		time.Sleep(infoEvery + infoEvery/2)
 		b.wire.stall(true)
-		asked := time.Now()
 		b.source.doubt()
 		time.Sleep(askAgain / 2)
 		b.wire.stall(false)
 		time.Sleep(2 * stallStep)
 		b.source.mu.Lock()
 		defer b.source.mu.Unlock()
-		if b.source.suspect || !b.source.evidence.Equal(asked) {
-			t.Errorf("asked %s after the question", b.source.evidence.Sub(asked))
+		if asked := b.source.looks.asked; b.source.suspect || !b.source.evidence.Equal(asked) {
+			t.Errorf("known as of %s after the question", b.source.evidence.Sub(asked))
 		}
 	})
 }
