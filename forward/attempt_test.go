@@ -89,15 +89,15 @@ func TestFail(t *testing.T) {
 		expired bool
 		want    policy.Kind // 0: tried again
 	}{
-		"stopped":                        {&exchange{Context: gone, wanted: true, had: true, result: Result{Sent: true}}, false, true, policy.HandedBack},
+		"stopped":                        {&exchange{Context: gone, asked: true, had: true, result: Result{Sent: true}}, false, true, policy.HandedBack},
 		"rejected by net/http":           {&exchange{Context: t.Context()}, false, false, policy.Undeliverable},
-		"no connection":                  {&exchange{Context: t.Context(), wanted: true}, false, false, 0},
-		"nothing sent":                   {&exchange{Context: t.Context(), wanted: true, had: true}, false, false, 0},
-		"sent":                           {&exchange{Context: t.Context(), wanted: true, had: true, result: Result{Sent: true}}, false, false, policy.NoAnswer},
-		"late":                           {&exchange{Context: t.Context(), wanted: true, had: true, result: Result{Sent: true}}, false, true, policy.NoAnswer},
-		"late, sending":                  {&exchange{Context: t.Context(), wanted: true, had: true}, false, true, policy.NoAnswer},
-		"late over HTTP/2":               {&exchange{Context: t.Context(), wanted: true, had: true, result: Result{Sent: true}}, true, true, policy.NoAnswer},
-		"late over HTTP/2, nothing sent": {&exchange{Context: t.Context(), wanted: true, had: true}, true, true, 0},
+		"no connection":                  {&exchange{Context: t.Context(), asked: true}, false, false, 0},
+		"nothing sent":                   {&exchange{Context: t.Context(), asked: true, had: true}, false, false, 0},
+		"sent":                           {&exchange{Context: t.Context(), asked: true, had: true, result: Result{Sent: true}}, false, false, policy.NoAnswer},
+		"late":                           {&exchange{Context: t.Context(), asked: true, had: true, result: Result{Sent: true}}, false, true, policy.NoAnswer},
+		"late, sending":                  {&exchange{Context: t.Context(), asked: true, had: true}, false, true, policy.NoAnswer},
+		"late over HTTP/2":               {&exchange{Context: t.Context(), asked: true, had: true, result: Result{Sent: true}}, true, true, policy.NoAnswer},
+		"late over HTTP/2, nothing sent": {&exchange{Context: t.Context(), asked: true, had: true}, true, true, 0},
 	} {
 		x := c.x
 		x.client = &Client{h2: c.h2, app: newApp(false, nil), late: "late"}

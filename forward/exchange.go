@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -18,12 +19,13 @@ type exchange struct {
 
 	client  *Client
 	body    []byte
-	sending func(bool) // Message.Sending
-	keeps   int        // bytes of the answer's body that are kept
+	sending func(bool)  // Message.Sending
+	wanted  func() bool // Message.Wanted
+	keeps   int         // bytes of the answer's body that are kept
 	envelope
 
 	// Of the current try.
-	wanted  bool      // the request is valid, and a connection was asked for
+	asked   bool      // the request is valid, and a connection was asked for
 	had     bool      // there was one
 	since   time.Time // when it was had
 	expired atomic.Bool
@@ -74,12 +76,15 @@ func (tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 func (x *exchange) try(req *http.Request) (*http.Response, error) {
 	x.again, x.result.Sent, x.result.Duration = false, false, 0
 	x.expired.Store(false)
-	x.wanted, x.had = false, false
-	if err := x.client.app.wait(x.Context); err != nil {
+	x.asked, x.had = false, false
+	err := x.client.app.wait(x.Context)
+	if err == nil {
+		err = x.stillWanted()
+	}
+	if err != nil {
 		x.handBack()
 		return nil, err
 	}
-	var err error
 	if x.client.links != nil {
 		err = x.tryLean(req)
 	} else {
@@ -95,13 +100,13 @@ func (x *exchange) try(req *http.Request) (*http.Response, error) {
 // fail says what a try without an answer came to.
 func (x *exchange) fail(err error) {
 	switch {
-	case x.Context.Err() != nil:
+	case x.Context.Err() != nil, errors.Is(err, errUnwanted):
 		x.handBack()
 	case x.expired.Load() && x.client.h2 && !x.result.Sent:
 		x.retry() // the app's limit of requests on a connection: it saw nothing of this one
 	case x.expired.Load():
 		x.result.Outcome = policy.Outcome{Kind: policy.NoAnswer, Error: x.client.late}
-	case !x.wanted:
+	case !x.asked:
 		x.result.Outcome = policy.Outcome{Kind: policy.Undeliverable, Error: oneLine(err)}
 	case !x.had:
 		x.client.app.unreachable(err)
@@ -112,6 +117,16 @@ func (x *exchange) fail(err error) {
 	default:
 		x.result.Outcome = policy.Outcome{Kind: policy.NoAnswer, Error: oneLine(err)}
 	}
+}
+
+var errUnwanted = errors.New("the message is not to be sent any more")
+
+// stillWanted returns an error if the message is not to be sent any more.
+func (x *exchange) stillWanted() error {
+	if x.wanted != nil && !x.wanted() {
+		return errUnwanted
+	}
+	return nil
 }
 
 func (x *exchange) handBack() {
@@ -144,7 +159,7 @@ func (c *Client) begin(ctx context.Context, t *Target, m *Message) *exchange {
 	if t.format != Raw && m.batch == nil {
 		m, dropped = t.format.dress(m)
 	}
-	x.Context, x.body, x.sending, x.result, x.keeps = ctx, m.Body, m.Sending, Result{}, keptBytes
+	x.Context, x.body, x.sending, x.wanted, x.result, x.keeps = ctx, m.Body, m.Sending, m.Wanted, Result{}, keptBytes
 	if m.batch != nil {
 		x.keeps = readBytes
 	}
@@ -166,6 +181,6 @@ func (c *Client) finish(x *exchange) {
 	if c.links == nil || cap(x.head) > 4*inlineBytes {
 		return
 	}
-	x.Context, x.body, x.sending, x.result = nil, nil, nil, Result{}
+	x.Context, x.body, x.sending, x.wanted, x.result = nil, nil, nil, nil, Result{}
 	c.exchanges.Put(x)
 }

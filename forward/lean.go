@@ -25,16 +25,20 @@ func (c *Client) newLinks(connections int) *links {
 // was sent is replaced within the try.
 func (x *exchange) tryLean(req *http.Request) error {
 	links := x.client.links
-	for x.wanted = true; ; {
+	for x.asked = true; ; {
 		l, err := links.get(x.Context)
 		if err != nil {
 			return err
 		}
 		used := l.used
-		x.had, x.since = true, time.Now()
 		if used == 0 {
 			x.client.app.connected()
 		}
+		if err := x.stillWanted(); err != nil {
+			links.put(l, time.Now())
+			return err
+		}
+		x.had, x.since = true, time.Now()
 		x.tell(true)
 		if s := x.client.signer; s != nil {
 			s.fill(x.head[x.signAt:], x.since, x.body)

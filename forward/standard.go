@@ -77,7 +77,7 @@ func (x *exchange) getConn(string) {
 	if x.had {
 		x.tell(false)
 	}
-	x.wanted, x.had, x.std.conn = true, false, nil
+	x.asked, x.had, x.std.conn = true, false, nil
 	x.std.begun.Store(false)
 }
 

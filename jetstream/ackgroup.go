@@ -130,7 +130,7 @@ func (s *Source) confirmedOfGroup(number string, msg *nats.Msg) {
 		s.wake()
 		return
 	}
-	s.inTouch(time.Now())
+	s.hears(time.Now())
 	if g.missing--; g.missing > 0 {
 		return
 	}

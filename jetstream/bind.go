@@ -60,7 +60,9 @@ func (i incarnation) same(as incarnation) bool {
 // binding is a durable as it was found.
 type binding struct {
 	incarnation
+	asked     time.Time // before the server was asked for it
 	info      *natsjs.ConsumerInfo
+	kept      int      // replicas of the stream
 	unmatched []string // filters that no subject of the stream matches
 }
 
@@ -119,6 +121,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	if err != nil {
 		return nil, err
 	}
+	asked := time.Now()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	switch {
 	case err == nil && s.cfg.Manage == ManageUpdate:
@@ -126,11 +129,20 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	case errors.Is(err, ErrConsumerNotFound) && s.cfg.Manage != ManageNone:
 		info, err = s.create(ctx, stream)
 	}
+	if err == nil && stateless(info, stream.Config.Replicas) {
+		err = fmt.Errorf("looking up durable %s of stream %s: %w", s.cfg.Durable, s.cfg.Stream, errStateless)
+	}
+	if err == nil {
+		err = s.sameStream(ctx, stream)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if why := refusal(info); why != "" {
 		return nil, fmt.Errorf("%w: %s", ErrRefused, why)
+	}
+	if info.Created.Equal(s.goesOn.consumer) && !stream.Created.Equal(s.goesOn.stream) {
+		return nil, fmt.Errorf("%w: %s", ErrRefused, whyMisplaced)
 	}
 	if s.cfg.Stream != AdvisoryStream && s.due == nil {
 		// Before the first pull: from then on the server may give up on messages, if the durable has a limit or is given one.
@@ -140,15 +152,44 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 		}
 	}
 	return &binding{
-		incarnation: incarnation{stream.Created, info.Created}, info: info, unmatched: unmatched(filters(info.Config), stream),
+		incarnation: incarnation{stream.Created, info.Created}, asked: asked, info: info, kept: stream.Config.Replicas,
+		unmatched: unmatched(filters(info.Config), stream),
 	}, nil
+}
+
+// sameStream returns an error if the stream was made anew since it was looked up: what was learned since is of another one.
+func (s *Source) sameStream(ctx context.Context, stream *natsjs.StreamInfo) error {
+	now, err := s.conn.streamInfo(ctx, s.cfg.Stream)
+	if err == nil && !now.Created.Equal(stream.Created) {
+		err = fmt.Errorf("looking up durable %s of stream %s: %w", s.cfg.Durable, s.cfg.Stream, errStreamAnew)
+	}
+	return err
+}
+
+var (
+	errStreamAnew = errors.New("the stream was made anew meanwhile")
+	errStateless  = errors.New("a server that was restarted does not know its state yet")
+)
+
+const whyMisplaced = "it was made here just as the stream was made anew, starts where the one in the old stream was to go on, and would skip what is before: delete it"
+
+// stateless reports whether an answer has no state in it: a server that keeps a replica of the durable and was restarted gives one, until it
+// runs that replica, though another leads the durable (nats-server jetstream_api.go, jsConsumerInfoRequest). All others in a cluster say who leads.
+// kept is how many replicas there are of its stream.
+func stateless(info *natsjs.ConsumerInfo, kept int) bool {
+	counts := info.Delivered.Consumer + info.Delivered.Stream + info.AckFloor.Stream + info.NumPending
+	return info.Cluster == nil && max(kept, info.Config.Replicas) > 1 && counts == 0 && info.NumAckPending == 0 && info.NumWaiting == 0
 }
 
 // create makes the durable. One that vanished while this process served it continues after the ack floor last seen;
 // a work queue has in it just what is not done.
 func (s *Source) create(ctx context.Context, stream *natsjs.StreamInfo) (*natsjs.ConsumerInfo, error) {
+	if err := s.sameStream(ctx, stream); err != nil {
+		return nil, err
+	}
 	want := s.wanted()
-	if last := s.lastSeen; last != nil && last.stream.Equal(stream.Created) {
+	goesOn := s.lastSeen != nil && s.lastSeen.stream.Equal(stream.Created)
+	if last := s.lastSeen; goesOn {
 		want.OptStartSeq, want.OptStartTime = 0, nil
 		if stream.Config.Retention == natsjs.LimitsPolicy {
 			want.DeliverPolicy, want.OptStartSeq = natsjs.DeliverByStartSequencePolicy, last.floor+1
@@ -166,6 +207,9 @@ func (s *Source) create(ctx context.Context, stream *natsjs.StreamInfo) (*natsjs
 		return nil, fmt.Errorf("creating durable %s: %w", s.cfg.Durable, err)
 	}
 	s.log.Info("created the durable", slog.String("start", startText(want)))
+	if want.DeliverPolicy == natsjs.DeliverByStartSequencePolicy && goesOn {
+		s.goesOn = incarnation{stream.Created, cons.CachedInfo().Created}
+	}
 	return cons.CachedInfo(), nil
 }
 

@@ -34,6 +34,8 @@ type fakeDurable struct {
 	pin      string
 	pinUntil time.Time
 	pins     int
+	deaf     bool // questions for the durable are lost
+	asked    int  // such questions
 }
 
 // settledTo is the acknowledgement floor: all up to a sequence, or up to the number of a delivery, is settled.
@@ -302,6 +304,8 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 		}
 	case api == "CONSUMER.MSG.NEXT.S.d":
 		d.request(w, reply, body)
+	case api == "CONSUMER.INFO.S.d" && d.deaf:
+		d.asked++
 	case isAPI:
 		w.deliver(reply, "", "", d.answer(api, body))
 	}
@@ -407,4 +411,26 @@ func (d *fakeDurable) answer(api string, body []byte) []byte {
 	}
 	b, _ := json.Marshal(out)
 	return b
+}
+
+// setAckWait edits the durable.
+func (d *fakeDurable) setAckWait(wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ackWait = wait
+	for _, p := range d.pending {
+		if soon := time.Now().Add(wait); p.deadline.After(soon) {
+			p.deadline = soon
+		}
+	}
+}
+
+// endRequests ends all requests that wait.
+func (d *fakeDurable) endRequests(status string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.waiting {
+		r.status(status, r.batch)
+	}
+	d.waiting = nil
 }

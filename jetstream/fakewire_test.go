@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // fakeWire is one client's way to a model of the server: it speaks the client protocol over a pipe, so that all of it can run in the time of
@@ -28,6 +31,29 @@ type fakeWire struct {
 
 // stallStep is how exactly the end of a stall is noticed.
 const stallStep = 20 * time.Millisecond
+
+// client makes a client that uses the wire.
+func (w *fakeWire) client() (*Conn, error) {
+	c := &Conn{prefix: "$JS.API.", log: quiet(), watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, closed: make(chan struct{})}
+	c.life, c.end = context.WithCancel(context.Background())
+	opts, err := c.options(Config{Name: "model"})
+	if err != nil {
+		return nil, err
+	}
+	if c.nc, err = nats.Connect("nats://127.0.0.1:1", append(opts, nats.SetCustomDialer(w))...); err != nil {
+		return nil, err
+	}
+	c.js, err = c.newJetStream(Config{})
+	return c, err
+}
+
+// hangUp closes a client of a wire for good.
+func hangUp(c *Conn) {
+	c.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end()
+}
 
 // Dial is what the client connects with.
 func (w *fakeWire) Dial(string, string) (net.Conn, error) {

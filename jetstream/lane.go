@@ -290,7 +290,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		return // from a binding that was given up: the server delivers it again
 	}
 	now := time.Now()
-	s.inTouch(now)
+	s.hears(now)
 	l.lastHeard, l.heard, l.doubted = now, true, false
 	s.heard = now
 	l.lost = max(l.lost-1, 0)
@@ -328,7 +328,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source = s
 	s.counted++
 	m.arrivedAt = m.touchedAt
-	m.touchedAt = s.sentAfter(l, m.arrivedAt)
+	m.touchedAt, m.keptAt = s.sentAfter(l, m.arrivedAt), m.arrivedAt
 	if s.order != nil && s.order.arrived(seq) {
 		s.scattered()
 		s.lookToGather()
@@ -384,7 +384,8 @@ func (s *Source) merge(old, again *Message) bool {
 		if !old.started {
 			old.Delivered = again.Delivered
 		}
-		old.latest, old.reply, old.touchedAt, old.number = again.latest, again.reply, again.touchedAt, again.number
+		old.latest, old.reply, old.number = again.latest, again.reply, again.number
+		old.touchedAt, old.keptAt, old.keptIn = again.touchedAt, again.keptAt, 0
 		s.touched.remove(old)
 		s.touched.add(old)
 	case isNak(old.verdict):
@@ -411,7 +412,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		return
 	}
 	l.lastHeard, l.heard, l.doubted = time.Now(), true, false
-	s.inTouch(l.lastHeard)
+	s.hears(l.lastHeard)
 	s.heard = l.lastHeard
 	switch {
 	case status == "100", l.exchange && msg.Header.Get("Nats-Pending-Messages") == "0":
@@ -422,18 +423,18 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		return
 	case status == "409" && strings.Contains(text, "Leadership Change"):
 		// What was on its way may be lost: the new leader knows.
-		l.doubted, l.doubtedAt, s.suspect, s.before = true, time.Now().Add(-secondLook), true, s.most
+		l.doubted, l.doubtedAt, s.before = true, time.Now().Add(-secondLook), s.most
 		for _, other := range s.lanes {
 			s.uncoverAll(other) // acks that the old leader had not come to are lost, and nothing tells of them
 		}
 		s.unsettled()
-		s.wake()
+		s.keepAll = true
+		s.askAnew(l.lastHeard, true)
 		return
 	case status == noResponders, status == "409" && strings.Contains(text, "Server Shutdown"):
 		// Nobody serves the durable now: asked again after a pause, however often the answer is this.
 		s.notBefore = l.lastHeard.Add(pullPause)
-		s.suspect = true
-		s.wake()
+		s.askAnew(l.lastHeard, false)
 	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
 		s.tooBig = max(s.tooBig, l.budget())
 	case status == "423":
@@ -533,18 +534,18 @@ func without(lanes []*lane, gone *lane) []*lane {
 func (s *Source) watchLanes(now time.Time) {
 	for _, l := range s.lanes {
 		if l.open > 0 && l.doubted && now.Sub(l.doubtedAt) >= onItsWay && now.Sub(s.evidence) >= onItsWay {
-			s.lookAhead = true
-			s.wake()
+			s.lookNow()
 		}
 		if l.open > 0 && now.Sub(l.lastHeard) >= silence {
-			if l.exchange && !l.doubted && !l.retired && now.Sub(s.evidence) <= heartbeat/2 {
+			fresh := s.looked || now.Sub(s.evidence) <= heartbeat/2
+			if l.exchange && !l.doubted && !l.retired && fresh {
 				s.retireSilent(l, now)
 				continue
 			}
 			if !l.doubted && !l.exchange {
 				l.doubted, l.doubtedAt, s.before = true, now, s.most
 			}
-			if now.Sub(s.evidence) > heartbeat/2 {
+			if !fresh {
 				s.suspect = true
 				s.wake()
 			}

@@ -64,20 +64,15 @@ type Message struct {
 	firstSent  time.Time // on this connection
 	arrivedAt  time.Time
 	wasSent    bool      // on any connection
-	touchedAt  time.Time // when the server last heard of the lease
+	touchedAt  time.Time // when the server last heard of the lease, for sure
+	keptAt     time.Time // when it was last told of it
+	keptIn     uint64    // in which round that was; 0: it was not, it delivered the message then
 	coveredBy  *lane     // its ack asked for a message there, which takes over the lease
 	prev, next *Message  // in the touch list
 }
 
 // Fresh reports whether the message was not tried before, as far as is known. It is for who works on the message.
 func (m *Message) Fresh() bool { return m.Delivered == 1 && !m.kept }
-
-// Leased reports whether the lease goes on.
-func (m *Message) Leased() bool {
-	m.source.mu.Lock()
-	defer m.source.mu.Unlock()
-	return !m.released.Load()
-}
 
 // Last reports whether the server delivers the message no more, whatever becomes of this delivery but an ack: the durable has a limit of
 // its own on deliveries, and this is the last one.
@@ -94,6 +89,10 @@ func (m *Message) Last() bool {
 	}
 	return limit > 0 && m.latest >= uint64(limit)
 }
+
+// Lost reports whether the lease is lost, or may be by now: then the message may be in work elsewhere, or done, and all that is
+// to be done with it is HandBack.
+func (m *Message) Lost() bool { return m.source.stillLeased(m) != nil }
 
 // Ack says that the message is done.
 func (m *Message) Ack() { m.done(ack) }
@@ -263,19 +262,25 @@ func (s *Source) mayPublish(now time.Time) bool {
 	if s.bound == nil || s.suspect || s.rebind != "" || !s.conn.Connected() {
 		return false
 	}
-	if age := now.Sub(later(s.evidence, s.counting)); s.looked || age < freshEvidence {
-		if age > freshEvidence/2 && !s.looking && !s.lookAhead {
-			s.lookAhead = true // so that the next one need not wait for it
-			s.wake()
-		}
+	age := now.Sub(later(s.evidence, s.counting))
+	switch {
+	case s.looked, age <= freshEvidence/2, s.proved():
+		return true
+	case age < freshEvidence:
+		s.lookNow() // so that the next one need not wait for it
 		return true
 	}
+	s.suspect = true
+	return false
+}
+
+// proved reports whether a pull request waits at the durable bound to.
+func (s *Source) proved() bool {
 	for _, l := range s.lanes {
 		if l.open > 0 && l.proved && !l.doubted && !l.retired && !l.exchange {
 			return true
 		}
 	}
-	s.suspect = true
 	return false
 }
 
@@ -362,6 +367,10 @@ func (s *Source) confirmed(msg *nats.Msg) {
 		s.confirmedOfGroup(number, msg)
 		return
 	}
+	if round, ok := strings.CutPrefix(rest, roundPrefix); ok {
+		s.confirmedRound(round, msg)
+		return
+	}
 	seqText, nonceText, _ := strings.Cut(rest, ".")
 	seq, err1 := strconv.ParseUint(seqText, 10, 64)
 	nonce, err2 := strconv.ParseUint(nonceText, 10, 64)
@@ -377,11 +386,10 @@ func (s *Source) confirmed(msg *nats.Msg) {
 	if msg.Header.Get("Status") == noResponders {
 		// Nobody was there to hear it: not a confirmation.
 		m.sentAt = time.Time{}
-		s.suspect = true
-		s.wake()
+		s.askAnew(time.Now(), false)
 		return
 	}
-	s.inTouch(time.Now())
+	s.hears(time.Now())
 	s.release(m)
 	s.refill()
 }
@@ -443,31 +451,6 @@ func (s *Source) repeatable(m *Message, now time.Time) bool {
 	return false
 }
 
-// keepAlive tells the server that leases are worked on, at a third of the ack wait.
-func (s *Source) keepAlive(now time.Time) {
-	every := ackWait(s.bound.info.Config) / 3
-	for m := s.touched.first(); m != nil && now.Sub(m.touchedAt) >= every; m = s.touched.first() {
-		if s.expired(m, now) {
-			// It may be in work elsewhere by now. What was not begun here is dropped.
-			s.scattered()
-			if s.touched.remove(m); !m.started {
-				s.release(m)
-			}
-			continue
-		}
-		if !s.mayPublish(now) {
-			s.wake()
-			return
-		}
-		if s.conn.nc.Publish(m.reply, []byte("+WPI")) != nil {
-			return
-		}
-		m.touchedAt = now
-		s.touched.remove(m)
-		s.touched.add(m)
-	}
-}
-
 // release ends a lease.
 func (s *Source) release(m *Message) {
 	if m.released.Load() {
@@ -495,39 +478,3 @@ func (s *Source) release(m *Message) {
 
 // widen lets one more message be leased, up to the limit.
 func (s *Source) widen() { s.width = min(s.width+1, s.limit()) }
-
-// touchList is a list of leases, least recently touched first. It is intrusive: adding and removing cost no allocation.
-type touchList struct{ root Message }
-
-func (l *touchList) init() { l.root.prev, l.root.next = &l.root, &l.root }
-
-func (l *touchList) first() *Message {
-	if l.root.next == &l.root {
-		return nil
-	}
-	return l.root.next
-}
-
-// add puts a message where it belongs, which is mostly the end.
-func (l *touchList) add(m *Message) {
-	after := l.root.prev
-	for after != &l.root && after.touchedAt.After(m.touchedAt) {
-		after = after.prev
-	}
-	m.prev, m.next = after, after.next
-	m.prev.next, m.next.prev = m, m
-}
-
-// all are the leases in the list.
-func (l *touchList) all(yield func(*Message) bool) {
-	for m := l.root.next; m != &l.root && yield(m); m = m.next {
-	}
-}
-
-func (l *touchList) remove(m *Message) {
-	if m.next == nil {
-		return
-	}
-	m.prev.next, m.next.prev = m.next, m.prev
-	m.prev, m.next = nil, nil
-}

@@ -3,13 +3,10 @@ package jetstream
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // attempted is one call of the app, in a model of everything that takes part in keeping order.
@@ -105,16 +102,8 @@ func (c *orderClient) start() error {
 	c.taking = make(chan struct{}, 1)
 	c.taking <- struct{}{}
 	c.wire.set(false)
-	c.conn = &Conn{prefix: "$JS.API.", log: slog.New(slog.DiscardHandler), watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, closed: make(chan struct{})}
-	c.conn.life, c.conn.end = context.WithCancel(context.Background())
-	opts, err := c.conn.options(Config{Name: "model"})
-	if err != nil {
-		return err
-	}
-	if c.conn.nc, err = nats.Connect("nats://127.0.0.1:1", append(opts, nats.SetCustomDialer(c.wire))...); err != nil {
-		return err
-	}
-	if c.conn.js, err = c.conn.newJetStream(Config{}); err != nil {
+	var err error
+	if c.conn, err = c.wire.client(); err != nil {
 		return err
 	}
 	c.source = NewSource(c.conn, c.w.cfg, c.conn.log)
@@ -152,10 +141,7 @@ func (c *orderClient) kill() {
 func (c *orderClient) end() {
 	c.cancel()
 	c.ended.Wait()
-	c.conn.Close()
-	c.conn.mu.Lock()
-	c.conn.end()
-	c.conn.mu.Unlock()
+	hangUp(c.conn)
 	c.source = nil
 	c.wire.set(true)
 }

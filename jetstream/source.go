@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 const (
@@ -69,10 +68,14 @@ type Source struct {
 	heard        time.Time       // when something last came for a pull request
 	tooBig       int64           // a message did not fit this many free bytes
 	counting     time.Time       // when the count of the durable last told that: see continues
-	evidence     time.Time       // when the durable was last known to be the one bound to
+	round        uint64          // of keeping leases alive, the last one
+	roundAt      time.Time       // and when it was
+	keepAll      bool            // all leases are kept alive now: what was sent for them may be lost
+	evidence     time.Time       // when the durable was last known to be the one bound to: when it was asked
 	suspect      bool            // the durable may have been made anew: look before anything else is done
 	refused      string          // why the durable, edited since, cannot be pulled from any more: what is leased is settled all the same
-	looking      bool            // the durable is being looked at
+	doubtedAt    time.Time       // when there was a reason for that: what was asked before does not dispel it
+	looks        looks           // see lookWhenAsked
 	lookAhead    bool            // a look is due soon: it is done now, while nothing waits for it
 	looked       bool            // the durable was looked at in this turn, however long that took
 	rebind       string          // why the binding must be given up; empty: it need not
@@ -101,6 +104,7 @@ type Source struct {
 
 	// Owned by Run.
 	lastSeen *lastSeen
+	goesOn   incarnation // of a durable that was created to go on where another one ended
 	warned   []string
 
 	status atomic.Pointer[Status]
@@ -131,6 +135,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		ready:    make(chan *Message, 2*(cfg.Concurrency+cfg.Prefetch)),
 		kick:     make(chan struct{}, 1),
 		post:     make(chan struct{}, 1),
+		looks:    looks{wanted: make(chan struct{}, 1), hurry: make(chan struct{}, 1)},
 		leases:   map[uint64]*Message{},
 		settling: map[*Message]struct{}{},
 		groups:   map[uint64]*ackGroup{},
@@ -332,6 +337,7 @@ func (s *Source) Run(ctx context.Context) error {
 		questions := s.order.beneath.questions
 		beside.Go(func() { s.lookBeneath(ctx, questions) })
 	}
+	beside.Go(func() { s.lookWhenAsked(ctx) })
 	if s.retries != nil {
 		beside.Go(func() { s.retries.run(ctx) })
 	}
@@ -418,16 +424,21 @@ func (s *Source) setDetail(detail string) {
 // serve pulls, keeps alive and settles until the durable must be found again or ctx ends.
 func (s *Source) serve(ctx context.Context, b *binding) {
 	s.open(b)
-	tick := time.NewTicker(tickEvery(ackWait(b.info.Config)))
+	every := tickEvery(ackWait(b.info.Config))
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	info := time.NewTicker(infoEvery)
 	defer info.Stop()
 	for ctx.Err() == nil {
-		s.turn(ctx)
+		s.turn()
 		if why := s.leaving(); why != "" {
 			s.log.Warn("the durable is lost, looking for it", slog.String("error", why))
 			s.setDetail(why)
 			break
+		}
+		if now := s.tickNow(); now != every { // the durable was edited
+			every = now
+			tick.Reset(every)
 		}
 		select {
 		case <-ctx.Done():
@@ -440,28 +451,41 @@ func (s *Source) serve(ctx context.Context, b *binding) {
 	s.shut()
 }
 
+// tickNow is tickEvery for the durable as it was last seen.
+func (s *Source) tickNow() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return tickEvery(ackWait(s.bound.info.Config))
+}
+
 // tickEvery is how often leases and pulls are looked after.
 func tickEvery(ackWait time.Duration) time.Duration {
 	return min(max(ackWait/12, 50*time.Millisecond), 500*time.Millisecond)
 }
 
-// turn is one round of looking after: first whether the durable is still the one bound to, where there is doubt, then
-// everything that is due.
-func (s *Source) turn(ctx context.Context) {
-	if s.inDoubt(time.Now()) {
-		s.look(ctx)
-	}
+// turn is one round of looking after. It waits for nothing: whether the durable is still the one bound to, where there is doubt, is asked beside it.
+func (s *Source) turn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer func() { s.looked = false }()
-	if s.rebind != "" || s.suspect || !s.conn.Connected() {
+	now := time.Now()
+	if s.suspect = s.suspect || s.gatherDue(now); s.suspect || s.lookAhead {
+		s.askLook()
+	}
+	s.tend(now)
+}
+
+// tend does everything that is due. While the durable may be another one, leases are kept alive and that is all.
+func (s *Source) tend(now time.Time) {
+	if s.rebind != "" || !s.conn.Connected() {
 		return
 	}
-	now := time.Now()
+	s.keepAlive(now)
+	if s.suspect {
+		return
+	}
 	s.groupWaiting(now)
 	s.sendOutbox(now)
 	s.sendWaiting(now)
-	s.keepAlive(now)
 	s.watchLanes(now)
 	s.renewPin(now)
 	s.refill()
@@ -472,8 +496,8 @@ func (s *Source) open(b *binding) {
 	defer s.mu.Unlock()
 	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
-	s.evidence, s.counting = time.Now(), time.Time{}
-	s.hearing = hearing{last: s.evidence}
+	s.evidence, s.counting = b.asked, time.Time{}
+	s.hearing = hearing{last: b.asked}
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
 	if s.order != nil {
 		s.order.begin(b.info)
@@ -493,6 +517,9 @@ func (s *Source) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bound = nil
+	if s.looks.underWay {
+		s.looks.end()
+	}
 	s.retireLanes()
 	s.lanes, s.coming, s.reserved = nil, 0, 0
 	for _, g := range s.ghosts {
@@ -526,8 +553,8 @@ func (s *Source) leaving() string {
 // doubt asks for a look at the durable.
 func (s *Source) doubt() {
 	s.mu.Lock()
-	s.suspect = true
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.suspect, s.doubtedAt = true, time.Now()
 	s.wake()
 }
 
@@ -538,101 +565,11 @@ func (s *Source) lookSoon() {
 	s.mu.Unlock()
 }
 
-func (s *Source) inDoubt(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.suspect = s.suspect || s.gatherDue(now)
-	return s.suspect || s.lookAhead
-}
-
 func (s *Source) wake() {
 	select {
 	case s.kick <- struct{}{}:
 	default:
 	}
-}
-
-// look asks the server for the durable: whether it is the one bound to, and what became of pulls that are in doubt.
-func (s *Source) look(ctx context.Context) {
-	asked := time.Now()
-	s.mu.Lock()
-	naks, counted := s.naks, s.counted
-	s.looking, s.lookAhead = true, false
-	s.mu.Unlock()
-	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.looking = false
-	switch {
-	case err != nil && gone(err):
-		s.rebind = oneLine(err.Error(), 300)
-	case err != nil:
-		// No answer: in doubt, asked again at the next turn.
-		s.suspect = true
-		s.setDetail(oneLine(err.Error(), 300))
-	case !info.Created.Equal(s.bound.consumer):
-		s.rebind = "the durable was made anew"
-	default:
-		s.suspect, s.looked, s.evidence = false, true, time.Now()
-		if leader(info) != leader(s.bound.info) {
-			s.leaderChanged(s.evidence)
-		}
-		s.bound.info, s.refused = info, refusal(info)
-		detail := s.refused
-		if detail == "" && s.pullDenied() {
-			detail = "the user may not pull: no permission to publish to " + s.nextSubject()
-		}
-		s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
-		s.status.Store(&Status{
-			Bound: detail == "", Detail: detail,
-			Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)), MaxAckPending: max(info.Config.MaxAckPending, 0),
-		})
-		s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), max(s.naks-naks, 0)
-		s.onlyOne = info.Delivered.Consumer <= s.counted
-		s.judgeLanes(info, asked, counted)
-		s.offerHeld(info)
-		s.gather(info, asked)
-		s.warnParked(info)
-	}
-}
-
-// leader is the server that leads the durable, empty if it is not replicated.
-func leader(info *natsjs.ConsumerInfo) string {
-	if info.Cluster == nil {
-		return ""
-	}
-	return info.Cluster.Leader
-}
-
-// warnParked warns when messages that wait for a retry, or are in work, hold most of what the durable may have pending:
-// when they hold all of it, the server delivers nothing new.
-func (s *Source) warnParked(info *natsjs.ConsumerInfo) {
-	most := info.Config.MaxAckPending
-	if most <= 0 || info.NumAckPending*100 < most*parkedWarning {
-		return
-	}
-	s.conn.complain("parked "+s.cfg.Stream+" "+s.cfg.Durable, "most of max_ack_pending is held by messages that wait for a retry or are in work: new ones will have to wait; raise it, or let retries wait in the retry stream (retry_stream.enabled, nats-server 2.12)",
-		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable),
-		slog.Int("ack_pending", info.NumAckPending), slog.Int("leased_here", len(s.leases)), slog.Int("max_ack_pending", most))
-}
-
-// offerHeld hands out what arrived in doubt, now that the durable is known to be the same: it lost state in a crash.
-func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
-	if len(s.held) == 0 {
-		return
-	}
-	s.highest, s.counted = info.Delivered.Consumer, info.Delivered.Consumer
-	for _, l := range s.lanes {
-		l.floor = 0
-	}
-	s.before = s.most
-	for _, m := range s.held {
-		if !m.released.Load() {
-			m.seenBefore = true // as far as can be known
-			s.offer(m)
-		}
-	}
-	s.held = nil
 }
 
 func (s *Source) connectionChanged(connected bool) {
@@ -655,6 +592,8 @@ func (s *Source) connectionChanged(connected bool) {
 			m.sentAt = time.Time{} // send it again
 		}
 		clear(s.groups) // of what they were to confirm all is sent again
+		s.keepAll = true
+		s.askAnew(time.Now(), false)
 		if !connected {
 			st := *s.status.Load()
 			st.Bound, st.Detail = false, ErrNotConnected.Error()

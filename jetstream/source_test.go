@@ -102,8 +102,15 @@ func (b *bench) config() ConsumerConfig {
 	}
 }
 
-// run starts the source under test.
+// run starts the source under test, and waits until it serves the durable.
 func (b *bench) run(cfg ConsumerConfig) {
+	b.t.Helper()
+	b.begin(cfg)
+	b.eventually("the durable is bound", func() bool { return b.source.Status().Bound })
+}
+
+// begin starts the source under test.
+func (b *bench) begin(cfg ConsumerConfig) {
 	b.t.Helper()
 	b.source = NewSource(b.conn, cfg, quiet())
 	if b.short > 0 {
@@ -122,7 +129,6 @@ func (b *bench) run(cfg ConsumerConfig) {
 	b.stop = sync.OnceFunc(func() { cancel(); done.Wait() })
 	b.t.Cleanup(b.stop)
 	b.source.Pull(PullAll)
-	b.eventually("the durable is bound", func() bool { return b.source.Status().Bound })
 }
 
 // publish stores n messages. A cluster may have no leader for a moment: then it is tried again, and stored once.

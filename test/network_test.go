@@ -21,7 +21,8 @@ type far struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	lose  int // acks are lost on the way to NATS until so many are
+	apart bool // nothing gets through
+	lose  int  // acks are lost on the way to NATS until so many are
 	lost  int
 	hold  string        // what is held on the way from NATS, and all after it
 	let   chan struct{} // closed: nothing is held any more
@@ -52,6 +53,9 @@ func (f *far) accept() {
 		}
 		f.mu.Lock()
 		f.conns = append(f.conns, near, there)
+		if f.apart {
+			near.Close()
+		}
 		f.mu.Unlock()
 		f.wg.Go(func() { f.carry(near, there, f.eat) })
 		f.wg.Go(func() { f.carry(there, near, f.wait) })
@@ -136,6 +140,16 @@ func (f *far) cut() {
 	defer f.mu.Unlock()
 	for _, c := range f.conns {
 		c.Close()
+	}
+}
+
+// part cuts all connections and lets none be made, or lets them be made again.
+func (f *far) part(yes bool) {
+	f.mu.Lock()
+	f.apart = yes
+	f.mu.Unlock()
+	if yes {
+		f.cut()
 	}
 }
 

@@ -44,6 +44,15 @@ func (g *graves) putAside(dl *deadLetter, wait time.Duration) {
 	}
 }
 
+// lost lets go of a dead letter whose lease is lost: another delivery of its message may have been answered otherwise meanwhile, so the next one
+// is tried. Its cause is kept where the server delivers it no more, but says that it gave up on it, and where the entry may be stored.
+func (g *graves) lost(dl *deadLetter) {
+	if dl.unsure || dl.message.Last() {
+		g.remember(dl)
+	}
+	dl.message.HandBack()
+}
+
 func (g *graves) hold(dl *deadLetter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

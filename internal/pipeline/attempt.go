@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -23,7 +24,7 @@ type attempt struct {
 	duplicate bool // answered before
 	batched   bool // it shares its request
 	named     bool // of a batch: the answer has a result of its own for it
-	again     bool // of a batch: to be tried again in place
+	again     bool // to be tried again in place
 	marks     int  // of a try alone: how many of its marks may be there
 
 	result   forward.Result
@@ -64,14 +65,34 @@ func (p *Pipeline) answered(a *attempt) bool {
 	return p.memory.Seen(a.self)
 }
 
-// end lets those go on that waited for this message's verdict.
+// end lets those go on that waited for this message's verdict. If that is not the end of the message, another delivery of itself, which came
+// as the lease was lost, waits as for any retry: it would be the next call.
 func (p *Pipeline) end(a *attempt) {
 	if p.memory == nil {
 		return
 	}
 	for _, m := range p.waiting.End(a.key) {
-		p.Source.Requeue(m)
+		if a.failed() && a.isOf(m) {
+			p.retry(m, a.delay(p.Policy.Retry))
+		} else {
+			p.Source.Requeue(m)
+		}
 	}
+}
+
+// failed reports whether the app was called, and did not take the message.
+func (a *attempt) failed() bool {
+	return !a.again && (a.decision.Verdict == policy.Retry || a.decision.Verdict == policy.DLQ)
+}
+
+// isOf reports whether m is a delivery of the same message.
+func (a *attempt) isOf(m *jetstream.Message) bool {
+	return m.Sequence == a.message.Sequence && m.StreamCreated.Equal(a.message.StreamCreated)
+}
+
+// delay is how long the message waits for its next call.
+func (a *attempt) delay(retry policy.RetryConfig) time.Duration {
+	return cmp.Or(a.decision.Delay, retry.Delay(a.number, random()))
 }
 
 // try calls the app, unless the message was answered before, and decides. It returns false if the message is to be tried
@@ -92,6 +113,11 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool
 	}
 	if !p.enter(ctx, entry{alone: alone, fresh: a.message.Fresh()}) {
 		a.result.Kind = policy.HandedBack // stopping
+		return true
+	}
+	if a.message.Lost() { // it waited for long
+		p.gate.exit()
+		a.result.Kind = policy.HandedBack
 		return true
 	}
 	if alone {
@@ -129,15 +155,17 @@ func failure(a *attempt) string {
 // call sends the message to the app once, and decides.
 func (p *Pipeline) call(w *worker, a *attempt) {
 	m := a.message
+	w.sends = append(w.sends[:0], m)
 	limits := p.limits(a)
 	visit := p.visits()
 	p.Observer.InFlight(1)
 	a.result = p.App.Forward(w.ctx, p.Target, &forward.Message{
 		Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: a.number,
 		MaxDeliver: uint64(limits.MaxDeliver), Pending: m.Pending, Stored: m.Stored, Header: m.Header, Body: m.Body,
-		Sending: w.sending,
+		Sending: w.sending, Wanted: w.wanted,
 	})
 	p.Observer.InFlight(-1)
+	clear(w.sends)
 	w.state.CompareAndSwap(sending, idle)
 	if a.result.Sent {
 		p.Observer.Requested(a.result.Status, a.result.Duration)

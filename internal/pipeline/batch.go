@@ -139,17 +139,18 @@ func (p *Pipeline) settleDuplicates(b *batch) {
 
 // callBatch sends messages to the app in one request. What came of it is the result of each.
 func (p *Pipeline) callBatch(w *worker, b *batch, items []*attempt) forward.BatchResult {
-	b.requests = b.requests[:0]
+	b.requests, w.sends = b.requests[:0], w.sends[:0]
 	lost := 0
 	for _, a := range items {
 		m := a.message
+		w.sends = append(w.sends, m)
 		if m.HeaderLost {
 			lost++
 		}
 		b.requests = append(b.requests, forward.Message{
 			Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: a.number,
 			MaxDeliver: uint64(smaller(p.Policy.MaxDeliver, m.MaxDeliver)), Pending: m.Pending, Stored: m.Stored, Header: m.Header,
-			Body: m.Body, Sending: w.sending,
+			Body: m.Body, Sending: w.sending, Wanted: w.wanted,
 		})
 	}
 	p.Observer.InFlight(1)
@@ -157,6 +158,7 @@ func (p *Pipeline) callBatch(w *worker, b *batch, items []*attempt) forward.Batc
 	r := p.App.ForwardBatch(w.ctx, p.Target, b.requests)
 	p.visited(v, &r.Result, policy.Decision{Verdict: p.Policy.Means(r.Outcome)})
 	p.Observer.InFlight(-1)
+	clear(w.sends)
 	w.state.CompareAndSwap(sending, idle)
 	if r.Sent {
 		p.Observer.Requested(r.Status, r.Duration)

@@ -40,6 +40,10 @@ func (p *Pipeline) sendPart(ctx context.Context, w *worker, b *batch, next part)
 		p.handBackAll(next.items)
 		return
 	}
+	if next.items = p.dropLost(next.items); len(next.items) == 0 {
+		p.gate.exit()
+		return
+	}
 	if len(next.items) > 1 && p.gate.isOpen() {
 		next = b.splitOne(next)
 	}
@@ -68,6 +72,20 @@ func (p *Pipeline) putOff(b *batch, items []*attempt) {
 		a.again = a.decision.Verdict == policy.DLQ
 	}
 	p.settleAll(b, &Batch{})
+}
+
+// dropLost hands back the messages whose lease was lost while they waited, and returns the others.
+func (p *Pipeline) dropLost(items []*attempt) []*attempt {
+	kept := items[:0]
+	for _, a := range items {
+		if a.message.Lost() {
+			a.message.HandBack()
+			p.end(a)
+		} else {
+			kept = append(kept, a)
+		}
+	}
+	return kept
 }
 
 // splitOne takes one message out of a part to try the app with: one that was not tried before, if there is one. The others wait.

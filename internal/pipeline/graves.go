@@ -84,7 +84,9 @@ func (g *graves) write(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case dl := <-g.queue:
-			if wait := g.turn(); wait > 0 {
+			if dl.message.Lost() {
+				g.lost(dl)
+			} else if wait := g.turn(); wait > 0 {
 				g.putAside(dl, wait)
 			} else {
 				g.store(ctx, dl)
@@ -251,8 +253,7 @@ func (g *graves) complain(ctx context.Context, err error) {
 	}
 }
 
-// releaseHeld gives the held dead letters another turn. One whose lease is lost waits like those put aside: for its message to come
-// again, or for the server to say that it gave up on it.
+// releaseHeld gives the held dead letters another turn.
 func (g *graves) releaseHeld() {
 	now := time.Now()
 	g.mu.Lock()
@@ -267,11 +268,7 @@ func (g *graves) releaseHeld() {
 	g.held = later
 	g.mu.Unlock()
 	for _, dl := range due {
-		if dl.message.Leased() {
-			g.add(dl)
-		} else {
-			g.remember(dl)
-		}
+		g.add(dl)
 	}
 }
 

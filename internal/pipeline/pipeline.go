@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -255,6 +256,7 @@ func (p *Pipeline) work(ctx, workCtx context.Context) {
 
 func (p *Pipeline) workUntil(ctx, workCtx context.Context) {
 	w := &worker{turn: make(chan struct{}, 1)}
+	w.wanted = w.stillLeased
 	var giveUp context.CancelCauseFunc
 	w.ctx, giveUp = context.WithCancelCause(workCtx)
 	defer giveUp(nil)
@@ -288,8 +290,15 @@ func (p *Pipeline) workUntil(ctx, workCtx context.Context) {
 type worker struct {
 	ctx     context.Context // of its requests
 	state   atomic.Int32
-	sending func(bool)    // told by the forwarder, see forward.Message
-	turn    chan struct{} // see places.take
+	sending func(bool)           // told by the forwarder, see forward.Message
+	wanted  func() bool          // asked by the forwarder
+	sends   []*jetstream.Message // what its request is of
+	turn    chan struct{}        // see places.take
+}
+
+// stillLeased reports whether all messages of the request are leased: the lease of one that waited for the app may be lost meanwhile.
+func (w *worker) stillLeased() bool {
+	return !slices.ContainsFunc(w.sends, (*jetstream.Message).Lost)
 }
 
 // The states of a worker.
@@ -311,12 +320,12 @@ func (p *Pipeline) handle(ctx context.Context, w *worker, m *jetstream.Message) 
 	if !p.begin(&a) {
 		return
 	}
-	decided := p.try(ctx, w, &a)
-	if decided {
+	a.again = !p.try(ctx, w, &a)
+	if !a.again {
 		p.settle(&a)
 	}
 	p.end(&a)
-	if !decided {
+	if a.again {
 		p.Source.Keep(m)
 		p.Source.Survived()
 	}

@@ -29,15 +29,9 @@ func (p *Pipeline) settle(a *attempt) {
 		p.remember(a)
 		m.Ack()
 		p.settled(a, ResultDrop)
-	case a.decision.Verdict == policy.Retry && p.order != nil:
-		p.settled(a, ResultRetry)
-		if !p.order.later(m, a.decision.Delay) {
-			m.HandBack() // stopping
-		}
-		p.Source.Survived()
 	case a.decision.Verdict == policy.Retry:
-		m.Retry(a.decision.Delay)
 		p.settled(a, ResultRetry)
+		p.retry(m, a.decision.Delay)
 	case a.decision.Verdict == policy.DLQ && p.DLQ:
 		p.graves.add(p.deadLetter(a)) // settled when the DLQ confirmed it
 	case a.decision.Verdict == policy.DLQ:
@@ -45,8 +39,20 @@ func (p *Pipeline) settle(a *attempt) {
 		m.Term(string(a.decision.Reason))
 		p.settled(a, ResultDLQ)
 	default:
-		p.giveBack([]*jetstream.Message{m}) // cut off by a stop: not an attempt
+		p.giveBack([]*jetstream.Message{m}) // cut off by a stop, or the lease was lost before the call: not an attempt
 	}
+}
+
+// retry has a message tried again after a delay. With an order it stays leased, and keeps its turn.
+func (p *Pipeline) retry(m *jetstream.Message, delay time.Duration) {
+	if p.order == nil {
+		m.Retry(delay)
+		return
+	}
+	if !p.order.later(m, delay) {
+		m.HandBack() // stopping
+	}
+	p.Source.Survived()
 }
 
 // remember comes between the app's answer and the ack, never before the answer. With a bucket it returns when that has it, or

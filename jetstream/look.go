@@ -1,0 +1,226 @@
+package jetstream
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// lookPause is the pause after a look at the durable that was not answered.
+const lookPause = 250 * time.Millisecond
+
+// looks is what there is of the look under way. There is one at most.
+type looks struct {
+	wanted chan struct{} // one is asked for
+	hurry  chan struct{} // ends a pause between two
+
+	// Guarded by Source.mu.
+	underWay bool
+	asked    time.Time
+	end      context.CancelFunc // cuts it off
+}
+
+// look is a look at the durable that is under way.
+type look struct {
+	ctx     context.Context
+	end     context.CancelFunc
+	bound   *binding
+	asked   time.Time
+	naks    int
+	counted uint64
+	cutOff  bool // it is asked anew
+}
+
+// lookWhenAsked looks at the durable when that is asked for, until ctx ends. Nothing waits for it but what needs the answer: leases are kept alive
+// meanwhile.
+func (s *Source) lookWhenAsked(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.looks.wanted:
+		}
+		l := s.beginLook(ctx)
+		if l == nil {
+			continue
+		}
+		info, err := s.conn.consumerInfo(l.ctx, s.cfg.Stream, s.cfg.Durable)
+		l.cutOff = l.ctx.Err() != nil
+		l.end()
+		s.endLook(l, info, err)
+		if err != nil && !l.cutOff {
+			s.pauseLooks(ctx)
+		}
+		s.wake()
+	}
+}
+
+// pauseLooks keeps looks apart that are not answered.
+func (s *Source) pauseLooks(ctx context.Context) {
+	wait := time.NewTimer(lookPause)
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.looks.hurry:
+	case <-wait.C:
+	}
+}
+
+// beginLook notes what is known before the question. It returns nil if there is nothing to look at.
+func (s *Source) beginLook(ctx context.Context) *look {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bound == nil {
+		return nil
+	}
+	select {
+	case <-s.looks.hurry: // it was meant for an earlier one
+	default:
+	}
+	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted}
+	l.ctx, l.end = context.WithCancel(ctx)
+	s.looks.underWay, s.looks.asked, s.looks.end = true, l.asked, l.end
+	s.lookAhead = false
+	return l
+}
+
+// askLook has the durable looked at, if it is not just now.
+func (s *Source) askLook() {
+	if s.looks.underWay {
+		return
+	}
+	select {
+	case s.looks.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// lookNow asks for a look that nothing waits for, unless there is one. It may be called in each turn.
+func (s *Source) lookNow() {
+	if !s.looks.underWay && !s.lookAhead {
+		s.lookAhead = true
+		s.wake()
+	}
+}
+
+// askAnew has the durable looked at now, although it may be already: a question that nobody heard is not answered later, and an answer by who leads
+// it no more is old. One that was asked just now goes on, unless it is sure that it is in vain.
+func (s *Source) askAnew(now time.Time, sure bool) {
+	s.suspect, s.doubtedAt = true, now
+	if s.looks.underWay && (sure || now.Sub(s.looks.asked) >= askAgain) {
+		s.looks.end()
+	}
+	select {
+	case s.looks.hurry <- struct{}{}:
+	default:
+	}
+	s.wake()
+}
+
+// hears is told that something came from the server. After a silence what was asked before may be lost.
+func (s *Source) hears(now time.Time) {
+	if s.looks.underWay && now.Sub(s.hearing.last) >= silence && now.Sub(s.looks.asked) >= askAgain {
+		s.looks.end()
+	}
+	s.inTouch(now)
+}
+
+// endLook is told the answer to a look: whether the durable is the one bound to, and what became of pulls that are in doubt. What waited for it is
+// done at once.
+func (s *Source) endLook(l *look, info *natsjs.ConsumerInfo, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks.underWay = false
+	if s.bound != l.bound {
+		return // given up meanwhile
+	}
+	if err == nil && stateless(info, s.bound.kept) {
+		err = errStateless
+	}
+	switch {
+	case l.cutOff:
+		s.lookAhead = true
+	case err != nil && gone(err):
+		s.rebind = oneLine(err.Error(), 300)
+	case err != nil && !s.suspect && s.vouchedFor(time.Now()):
+		// Nothing needed the answer.
+	case err != nil:
+		s.suspect = true
+		s.setDetail(oneLine(err.Error(), 300))
+	case !info.Created.Equal(s.bound.consumer):
+		s.rebind = "the durable was made anew"
+	default:
+		s.looked = true
+		s.saw(l, info)
+		s.tend(time.Now())
+		s.looked = false
+	}
+}
+
+// vouchedFor reports whether a pull request that waits at the durable was heard of lately.
+func (s *Source) vouchedFor(now time.Time) bool { return s.proved() && now.Sub(s.heard) < silence }
+
+// saw is told what the server says of the durable, which is the one bound to.
+func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
+	s.suspect, s.evidence = s.doubtedAt.After(l.asked), l.asked
+	if leader(info) != leader(s.bound.info) {
+		s.leaderChanged(time.Now())
+	}
+	s.bound.info, s.refused = info, refusal(info)
+	detail := s.refused
+	if detail == "" && s.pullDenied() {
+		detail = "the user may not pull: no permission to publish to " + s.nextSubject()
+	}
+	s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
+	s.status.Store(&Status{
+		Bound: detail == "", Detail: detail,
+		Pending: info.NumPending, AckPending: uint64(max(info.NumAckPending, 0)), MaxAckPending: max(info.Config.MaxAckPending, 0),
+	})
+	s.parked, s.naks = max(info.NumAckPending-(len(s.leases)-len(s.settling)), 0), max(s.naks-l.naks, 0)
+	s.onlyOne = info.Delivered.Consumer <= l.counted
+	s.judgeLanes(info, l.asked, l.counted)
+	s.offerHeld(info)
+	s.gather(info, l.asked)
+	s.warnParked(info)
+}
+
+// leader is the server that leads the durable, empty if it is not replicated.
+func leader(info *natsjs.ConsumerInfo) string {
+	if info.Cluster == nil {
+		return ""
+	}
+	return info.Cluster.Leader
+}
+
+// warnParked warns when messages that wait for a retry, or are in work, hold most of what the durable may have pending:
+// when they hold all of it, the server delivers nothing new.
+func (s *Source) warnParked(info *natsjs.ConsumerInfo) {
+	most := info.Config.MaxAckPending
+	if most <= 0 || info.NumAckPending*100 < most*parkedWarning {
+		return
+	}
+	s.conn.complain("parked "+s.cfg.Stream+" "+s.cfg.Durable, "most of max_ack_pending is held by messages that wait for a retry or are in work: new ones will have to wait; raise it, or let retries wait in the retry stream (retry_stream.enabled, nats-server 2.12)",
+		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable),
+		slog.Int("ack_pending", info.NumAckPending), slog.Int("leased_here", len(s.leases)), slog.Int("max_ack_pending", most))
+}
+
+// offerHeld hands out what arrived in doubt, now that the durable is known to be the same: it lost state in a crash.
+func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
+	if len(s.held) == 0 {
+		return
+	}
+	s.highest, s.counted = info.Delivered.Consumer, info.Delivered.Consumer
+	for _, l := range s.lanes {
+		l.floor = 0
+	}
+	s.before = s.most
+	for _, m := range s.held {
+		if !m.released.Load() {
+			m.seenBefore = true // as far as can be known
+			s.offer(m)
+		}
+	}
+	s.held = nil
+}
