@@ -35,6 +35,7 @@ func (p *Pipeline) giveBack(messages []*jetstream.Message) {
 func (p *Pipeline) workOff(ctx context.Context) {
 	<-p.stopped
 	w := &worker{ctx: ctx, turn: make(chan struct{}, 1), sending: func(bool) {}}
+	w.wanted = w.stillLeased
 	for m := p.Source.TakeReady(); m != nil; m = p.Source.TakeReady() {
 		switch {
 		case ctx.Err() != nil:

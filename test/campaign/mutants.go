@@ -91,7 +91,7 @@ var mutants = []mutant{
 	},
 	{
 		"does not wait for confirmations at a stop", "internal/pipeline/pipeline.go",
-		"return p.Source.Flush(flush)", "_ = flush\n\treturn 0",
+		"return left + p.Source.Flush(flush)", "_ = flush\n\treturn left",
 		stopCutOff,
 		func(p plan) bool { return !p.Shared },
 		[]string{"a clean stop confirms its acks"},
