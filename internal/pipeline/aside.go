@@ -64,6 +64,9 @@ func (g *graves) remember(dl *deadLetter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
+	if earlier, ok := g.aside[keyOf(dl.message)]; ok {
+		g.forget(keyOf(dl.message), earlier)
+	}
 	if g.remembered+dl.size() > maxRemembered {
 		g.sweep(now)
 	}
