@@ -141,7 +141,7 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 		err = r.publish(ctx, r.waiting(m, j.due))
 	}
 	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, errStopped) && !errors.Is(err, errPaused) && !errors.Is(err, ErrNotConnected) {
+		if ctx.Err() == nil && !errors.Is(err, errStopped) && !errors.Is(err, errPaused) && !errors.Is(err, ErrNotConnected) && !errors.Is(err, errLeaseLost) {
 			r.failed(err)
 		}
 		if j.back {
