@@ -52,7 +52,7 @@ type exchanges struct {
 func (s *Source) exchanges(n int, now time.Time) exchanges {
 	none := exchanges{}
 	if s.conn.imported || s.cfg.AckAsync || s.order != nil || s.due != nil || s.bound == nil || s.pulling != PullAll || s.stopped || s.rebind != "" || s.refused != "" ||
-		s.tooBig > 0 || now.Before(s.exchangeFrom) || now.Before(s.notBefore) ||
+		s.tooBig > 0 || s.deliversOnce() || now.Before(s.exchangeFrom) || now.Before(s.notBefore) ||
 		s.bound.info.Config.PriorityPolicy != natsjs.PriorityPolicyNone || replicated(s.bound.info) {
 		return none
 	}

@@ -19,6 +19,7 @@ type fakeDurable struct {
 	ackWait  time.Duration
 	pinned   bool
 	filtered bool // it wants what has a subject of two tokens only
+	once     bool // its max_deliver is 1
 
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -390,6 +391,9 @@ func (d *fakeDurable) answer(api string, body []byte) []byte {
 			"ack_floor":       object{"consumer_seq": d.floor.number, "stream_seq": d.floor.sequence},
 			"num_ack_pending": len(d.pending), "num_redelivered": d.again(), "num_pending": d.left(), "num_waiting": len(d.waiting),
 		}
+		if d.once {
+			config["max_deliver"] = 1
+		}
 		if d.filtered {
 			config["filter_subject"] = "s.*"
 		}
@@ -432,5 +436,19 @@ func (d *fakeDurable) endRequests(status string) {
 	for _, r := range d.waiting {
 		r.status(status, r.batch)
 	}
+	d.waiting = nil
+}
+
+// setOnce edits the durable: each message is delivered once.
+func (d *fakeDurable) setOnce() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.once = true
+}
+
+// dropRequests forgets all requests that wait, without a word.
+func (d *fakeDurable) dropRequests() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.waiting = nil
 }

@@ -60,6 +60,7 @@ type lane struct {
 	doubted   bool // the request may be gone
 	doubtedAt time.Time
 	retired   bool      // no new request; open counts until closed
+	ending    bool      // retired, and its request is left to end by itself
 	life      uint64    // of the connection, when it was retired
 	gone      bool      // belongs to a binding that was given up
 	lost      int       // as a ghost: messages it may have been sent that did not arrive
@@ -77,7 +78,9 @@ func (s *Source) setOpen(l *lane, n int) {
 	if !l.gone {
 		s.coming += n - l.open
 	}
-	l.open = n
+	if l.open = n; n == 0 {
+		s.ended(l)
+	}
 }
 
 // setBytes sets how many bytes a lane may still bring.
@@ -229,6 +232,9 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 	expires := s.expires
 	if s.retries != nil && (s.retries.serving.Load() || s.retries.used && s.parked+s.naks > 0) {
 		expires = min(expires, lendingExpires)
+	}
+	if s.deliversOnce() {
+		expires = min(expires, onceExpires)
 	}
 	if limit := s.bound.info.Config.MaxRequestExpires; limit > 0 {
 		expires = min(expires, limit)
@@ -476,63 +482,12 @@ func (s *Source) returned(l *lane, pending string) {
 	s.setBytes(l, 0)
 }
 
-// retireLanes ends the waiting requests: with the inbox gone the server keeps the messages. It returns the lanes that are
-// not closed yet.
-func (s *Source) retireLanes() []*lane {
-	var open []*lane
-	for _, l := range s.lanes {
-		if !l.retired {
-			s.retire(l)
-		}
-		l.gone = l.gone || s.bound == nil
-		open = append(open, l)
-	}
-	return open
-}
-
-// retire ends the request of a lane, or those that came with acks. What the server sent for them still arrives.
-func (s *Source) retire(l *lane) {
-	l.retired, l.life = true, s.conn.nc.Stats().Reconnects
-	s.uncoverAll(l)
-	if s.conn.Connected() && s.bound != nil {
-		_ = l.sub.Drain() // fails only on a connection that is closed
-	} else {
-		_ = l.sub.Unsubscribe()
-	}
-}
-
-// laneClosed is called when nothing more can arrive on a lane.
-func (s *Source) laneClosed(l *lane) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(l.closed)
-	s.lanes = without(s.lanes, l)
-	cut := l.retired && (!s.conn.Connected() || s.conn.nc.Stats().Reconnects != l.life) // which is told later
-	if (l.doubted || cut) && !l.gone && l.open > 0 && s.bound != nil {
-		l.lost, l.unjudged = l.open, time.Now()
-		l.until = l.unjudged.Add(takenBackAfter(s.bound.info.Config))
-		s.ghosts = append(s.ghosts, l)
-		s.suspect = true
-	}
-	s.uncoverAll(l)
-	s.setOpen(l, 0)
-	s.setBytes(l, 0)
-	s.wake()
-}
-
-func without(lanes []*lane, gone *lane) []*lane {
-	kept := lanes[:0]
-	for _, l := range lanes {
-		if l != gone {
-			kept = append(kept, l)
-		}
-	}
-	return kept
-}
-
 // watchLanes looks for requests that went silent, and forgets ghosts whose messages the server has taken back by now.
 func (s *Source) watchLanes(now time.Time) {
 	for _, l := range s.lanes {
+		if l.ending && now.Sub(l.sentAt) > onceExpires+onItsWay {
+			s.ended(l) // the word of its end is lost
+		}
 		if l.open > 0 && l.doubted && now.Sub(l.doubtedAt) >= onItsWay && now.Sub(s.evidence) >= onItsWay {
 			s.lookNow()
 		}

@@ -90,3 +90,10 @@ func (b *modelBench) loseQuestions(yes bool) {
 	defer b.durable.mu.Unlock()
 	b.durable.deaf = yes
 }
+
+// lanes is how many inboxes there are, and how many messages they may bring.
+func (b *modelBench) lanes() (n, coming int) {
+	b.source.mu.Lock()
+	defer b.source.mu.Unlock()
+	return len(b.source.lanes), b.source.coming
+}
