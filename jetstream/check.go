@@ -223,8 +223,10 @@ func (k *checker) permissions(ctx context.Context) {
 	if k.mark() {
 		k.add(Warning, what, "the user may not use the bucket "+StateBucket, "grant it: without it a message that kills its process again and again is never dead-lettered")
 	}
-	if advisory := "$JS.EVENT.ADVISORY.CONSUMER.DELETED." + s + "." + d; !k.maySubscribe(advisory) {
-		k.add(Warning, what, "the user may not subscribe to "+advisory, "grant it, so that a deleted durable is noticed at once; without it that takes a moment")
+	for _, advisory := range [][2]string{{"DELETED", "a deleted durable"}, {"LEADER_ELECTED", "another leader of the durable"}} {
+		if subject := "$JS.EVENT.ADVISORY.CONSUMER." + advisory[0] + "." + s + "." + d; !k.maySubscribe(subject) {
+			k.add(Warning, what, "the user may not subscribe to "+subject, "grant it, so that "+advisory[1]+" is noticed at once; without it that takes a moment")
+		}
 	}
 }
 

@@ -21,22 +21,25 @@ type fakeDurable struct {
 	filtered bool // it wants what has a subject of two tokens only
 	once     bool // its max_deliver is 1
 
-	mu       sync.Mutex
-	random   *rand.Rand
-	wires    []*fakeWire
-	created  time.Time
-	stream   []string // subjects, from sequence 1 on
-	sequence uint64   // last stream sequence delivered
-	number   uint64   // deliveries so far
-	floor    settledTo
-	pending  map[uint64]*pendingMessage
-	queue    []uint64 // to be delivered again
-	waiting  []*fakeRequest
-	pin      string
-	pinUntil time.Time
-	pins     int
-	deaf     bool // questions for the durable are lost
-	asked    int  // such questions
+	mu         sync.Mutex
+	random     *rand.Rand
+	wires      []*fakeWire
+	created    time.Time
+	stream     []string // subjects, from sequence 1 on
+	sequence   uint64   // last stream sequence delivered
+	number     uint64   // deliveries so far
+	floor      settledTo
+	pending    map[uint64]*pendingMessage
+	queue      []uint64 // to be delivered again
+	waiting    []*fakeRequest
+	pin        string
+	pinUntil   time.Time
+	pins       int
+	leaderless bool
+	electedAt  time.Time
+	mute       bool // it tells of no election
+	deaf       bool // questions for the durable are lost
+	asked      int  // such questions
 }
 
 // settledTo is the acknowledgement floor: all up to a sequence, or up to the number of a delivery, is settled.
@@ -47,6 +50,8 @@ type pendingMessage struct {
 	deadline   time.Time // when it expires, or its delay is over
 	queued     bool
 	deliveries int
+	prior      time.Time // the deadline before it was kept alive last
+	keptAt     time.Time // when that was
 }
 
 type fakeRequest struct {
@@ -57,6 +62,9 @@ type fakeRequest struct {
 	beat          time.Duration
 	until, beatAt time.Time
 }
+
+// notReplicated is how old may be what another server does not know yet.
+const notReplicated = 100 * time.Millisecond
 
 const fakePinTTL = 3 * time.Second
 
@@ -90,14 +98,7 @@ func (d *fakeDurable) restart(away time.Duration) {
 	}
 	time.Sleep(away)
 	d.mu.Lock()
-	d.waiting, d.pin, d.queue = nil, "", nil
-	for p := d.pending[d.sequence]; d.pinned && p != nil && p.deliveries == 1 && d.random.IntN(2) == 0; p = d.pending[d.sequence] {
-		delete(d.pending, d.sequence) // the new leader was not told of this delivery
-		for d.sequence--; d.sequence > 0 && !d.wants(d.sequence); {
-			d.sequence--
-		}
-		d.number--
-	}
+	d.forget()
 	for _, p := range d.pending {
 		p.queued = false
 		p.deadline = time.Now().Add(d.ackWait)
@@ -108,6 +109,53 @@ func (d *fakeDurable) restart(away time.Duration) {
 	d.mu.Unlock()
 	for _, w := range wires {
 		w.set(false)
+	}
+}
+
+// elect has no server lead the durable for some time, and then another one, which may not know what was done last. It tells of that, unless it is
+// mute, before it delivers anything.
+func (d *fakeDurable) elect(away time.Duration) {
+	d.endRequests("409 Leadership Change")
+	d.mu.Lock()
+	d.leaderless = true
+	for _, p := range d.pending {
+		if time.Since(p.keptAt) < notReplicated && d.random.IntN(2) == 0 {
+			p.deadline = p.prior
+		}
+	}
+	d.mu.Unlock()
+	time.Sleep(away)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forget()
+	for _, p := range d.pending {
+		p.queued = false
+	}
+	d.leaderless, d.electedAt = false, time.Now()
+	for _, w := range d.wires {
+		if !d.mute {
+			w.deliver("$JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED.S.d", "", "", []byte("{}"))
+		}
+	}
+	d.deliver()
+}
+
+// electsNow reports whether there was an election at this very moment: nobody can know yet.
+func (d *fakeDurable) electsNow() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Since(d.electedAt) < time.Millisecond
+}
+
+// forget forgets what another server does not know. The caller holds d.mu.
+func (d *fakeDurable) forget() {
+	d.waiting, d.pin, d.queue = nil, "", nil
+	for p := d.pending[d.sequence]; d.pinned && p != nil && p.deliveries == 1 && d.random.IntN(2) == 0; p = d.pending[d.sequence] {
+		delete(d.pending, d.sequence) // the new leader was not told of this delivery
+		for d.sequence--; d.sequence > 0 && !d.wants(d.sequence); {
+			d.sequence--
+		}
+		d.number--
 	}
 }
 
@@ -210,7 +258,7 @@ func (r *fakeRequest) status(text string, left int) {
 
 // deliver hands out what there is, first what is to be delivered again.
 func (d *fakeDurable) deliver() {
-	for {
+	for !d.leaderless {
 		for len(d.queue) > 0 && (d.pending[d.queue[0]] == nil || !d.pending[d.queue[0]].queued) {
 			d.queue = d.queue[1:]
 		}
@@ -298,6 +346,10 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 	defer d.mu.Unlock()
 	api, isAPI := strings.CutPrefix(subject, "$JS.API.")
 	switch {
+	case d.leaderless && (strings.HasPrefix(subject, "$JS.ACK.") || api == "CONSUMER.MSG.NEXT.S.d"):
+		if reply != "" {
+			w.deliver(reply, "", "NATS/1.0 503\r\n\r\n", nil)
+		}
 	case strings.HasPrefix(subject, "$JS.ACK."):
 		d.ack(strings.Split(subject, "."), string(body))
 		if reply != "" {
@@ -305,7 +357,7 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 		}
 	case api == "CONSUMER.MSG.NEXT.S.d":
 		d.request(w, reply, body)
-	case api == "CONSUMER.INFO.S.d" && d.deaf:
+	case api == "CONSUMER.INFO.S.d" && (d.deaf || d.leaderless):
 		d.asked++
 	case isAPI:
 		w.deliver(reply, "", "", d.answer(api, body))
@@ -349,6 +401,7 @@ func (d *fakeDurable) ack(f []string, verdict string) {
 		d.settle(seq)
 	case "+WPI":
 		if !p.queued {
+			p.prior, p.keptAt = p.deadline, time.Now()
 			p.deadline = time.Now().Add(d.ackWait)
 		}
 	case "-NAK":

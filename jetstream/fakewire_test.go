@@ -24,6 +24,7 @@ type fakeWire struct {
 	cut     bool
 	cutAt   time.Time
 	stalled bool
+	flowing time.Time // since when it is not
 	conn    net.Conn
 	out     chan []byte
 	subs    map[string]string // subject by sid
@@ -87,14 +88,16 @@ func (w *fakeWire) set(cut bool) {
 func (w *fakeWire) stall(yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stalled = yes
+	if w.stalled = yes; !yes {
+		w.flowing = time.Now()
+	}
 }
 
-// isApart reports whether the client is stalled, or was cut off at this very moment: it cannot know yet.
+// isApart reports whether the client is stalled, or was cut off at this very moment, or what came in a stall just arrives: it cannot know yet.
 func (w *fakeWire) isApart() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stalled || time.Since(w.cutAt) < time.Millisecond
+	return w.stalled || time.Since(w.cutAt) < time.Millisecond || time.Since(w.flowing) < 2*stallStep
 }
 
 // flows waits while the way is stalled.

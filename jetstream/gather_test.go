@@ -22,7 +22,7 @@ type mishap struct {
 }
 
 // The kinds of mishaps; what comes often stands here often.
-var mishaps = []string{"publish", "publish", "publish", "kill", "kill", "stop", "cut", "cut", "stall", "stall", "restart"}
+var mishaps = []string{"publish", "publish", "publish", "kill", "kill", "stop", "cut", "cut", "stall", "stall", "restart", "elect", "elect", "rest", "rest"}
 
 const modelKeys = 3
 
@@ -56,6 +56,14 @@ func (w *orderWorld) happen(e mishap, heal func(time.Duration, func())) error {
 		w.disturb(c.number)
 		c.wire.stall(true)
 		heal(e.length, func() { c.wire.stall(false) })
+	case "elect":
+		w.disturb(-1)
+		w.durable.elect(e.length / 4)
+	case "rest":
+		if s := c.source; s != nil {
+			s.Pull(PullOne)
+			heal(e.length, func() { s.Pull(PullAll) })
+		}
 	case "restart":
 		w.disturb(-1)
 		w.durable.restart(e.length / 4)

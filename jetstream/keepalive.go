@@ -10,6 +10,9 @@ import (
 // roundPrefix begins the last part of the subject by which a round of keeping leases alive is confirmed.
 const roundPrefix = "k."
 
+// roundMost is how long at least a round is given to be confirmed.
+const roundMost = 250 * time.Millisecond
+
 var inProgress = []byte("+WPI")
 
 // keepAlive tells the server that leases are worked on, at a third of the ack wait. It settles nothing, so it need not be known for sure that the
@@ -19,6 +22,9 @@ var inProgress = []byte("+WPI")
 // a lease counts as kept alive only if something came from the server lately: over a connection that is dead on one side leases are lost, and
 // that must be known.
 func (s *Source) keepAlive(now time.Time) {
+	if s.roundOpen && now.Sub(s.roundAt) >= max(s.keepEvery()/2, roundMost) {
+		s.roundLost(now)
+	}
 	var last *Message
 	for m := s.touched.first(); m != nil && s.isDue(m, now); m = s.touched.first() {
 		if s.expired(m, now) {
@@ -43,8 +49,15 @@ func (s *Source) keepAlive(now time.Time) {
 	}
 	reply := s.ackInbox + roundPrefix + strconv.FormatUint(s.round, 10)
 	if s.conn.nc.PublishRequest(last.reply, reply, inProgress) == nil {
-		s.keepAll = false
+		s.keepAll, s.roundOpen = false, true
 	}
+}
+
+// roundLost is told that a round was not confirmed: nobody leads the durable, or somebody else. It is said again now.
+func (s *Source) roundLost(now time.Time) {
+	s.roundOpen, s.keepAll = false, true
+	s.unsettled()
+	s.askAnew(now, false)
 }
 
 // isDue reports whether a lease is to be kept alive now.
@@ -68,15 +81,17 @@ func (s *Source) kept(m *Message, now time.Time) {
 func (s *Source) confirmedRound(number string, msg *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if msg.Header.Get("Status") == noResponders {
-		s.askAnew(time.Now(), false)
-		return
-	}
 	now := time.Now()
+	if msg.Header.Get("Status") == noResponders {
+		s.unsettled()
+		s.askAnew(now, false)
+		return // it is said again, at its time
+	}
 	s.hears(now)
 	if number != strconv.FormatUint(s.round, 10) {
 		return // another one followed
 	}
+	s.roundOpen = false
 	for m := s.touched.last(); m != nil && !m.keptAt.Before(s.roundAt); m = s.touched.before(m) {
 		if m.keptIn == s.round && !s.expired(m, now) { // else the server may have heard of it too late: it is no lease of this one any more
 			m.touchedAt = later(m.touchedAt, m.keptAt)

@@ -428,14 +428,8 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.wake()
 		return
 	case status == "409" && strings.Contains(text, "Leadership Change"):
-		// What was on its way may be lost: the new leader knows.
-		l.doubted, l.doubtedAt, s.before = true, time.Now().Add(-secondLook), s.most
-		for _, other := range s.lanes {
-			s.uncoverAll(other) // acks that the old leader had not come to are lost, and nothing tells of them
-		}
-		s.unsettled()
-		s.keepAll = true
-		s.askAnew(l.lastHeard, true)
+		l.doubted, l.doubtedAt = true, time.Now().Add(-secondLook)
+		s.ledAnew(l.lastHeard)
 		return
 	case status == noResponders, status == "409" && strings.Contains(text, "Server Shutdown"):
 		// Nobody serves the durable now: asked again after a pause, however often the answer is this.
@@ -443,7 +437,7 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.askAnew(l.lastHeard, false)
 	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
 		s.tooBig = max(s.tooBig, l.budget())
-	case status == "423":
+	case status == wrongPin:
 		s.losePin()
 		s.notBefore = l.lastHeard.Add(pullPause)
 	case status == "400", status == "409" && msg.Header.Get("Nats-Pending-Messages") == "":
@@ -524,15 +518,6 @@ func (s *Source) watchLanes(now time.Time) {
 func (s *Source) retireSilent(l *lane, now time.Time) {
 	s.restExchanges(now)
 	s.retire(l)
-}
-
-// leaderChanged is told that another server leads the durable: it may not know of the requests that came with acks, which tell nothing.
-func (s *Source) leaderChanged(now time.Time) {
-	for _, l := range s.lanes {
-		if l.exchange && l.open > 0 && !l.doubted {
-			l.doubted, l.doubtedAt = true, now
-		}
-	}
 }
 
 // judgeLanes decides what became of requests in doubt. A request that is gone may have been sent messages that did not

@@ -371,6 +371,10 @@ func (s *Source) confirmed(msg *nats.Msg) {
 		s.confirmedRound(round, msg)
 		return
 	}
+	if id, ok := strings.CutPrefix(rest, pinPrefix); ok {
+		s.renewedPin(id, msg)
+		return
+	}
 	seqText, nonceText, _ := strings.Cut(rest, ".")
 	seq, err1 := strconv.ParseUint(seqText, 10, 64)
 	nonce, err2 := strconv.ParseUint(nonceText, 10, 64)

@@ -317,7 +317,7 @@ func (w *orderWorld) begin(c *orderClient, m *Message) *attempted {
 	if dead {
 		return nil
 	}
-	a := &attempted{client: c.number, key: m.Subject, seq: m.Sequence, begun: time.Now(), apart: c.wire.isApart()}
+	a := &attempted{client: c.number, key: m.Subject, seq: m.Sequence, begun: time.Now(), apart: c.wire.isApart() || w.durable.electsNow()}
 	for _, other := range w.calls {
 		if other.key != a.key {
 			continue
@@ -325,8 +325,8 @@ func (w *orderWorld) begin(c *orderClient, m *Message) *attempted {
 		if other.seq > a.seq && !a.apart {
 			w.broken("%d was called by %d after %d by %d", a.seq, a.client, other.seq, other.client)
 		}
-		if !w.durable.pinned && w.again(other) {
-			continue // a verdict over the first call that came after the ack wait lets the first client go on
+		if w.again(other) && (!w.durable.pinned || other.client != a.client) {
+			continue // a verdict over the first call that came after the ack wait lets another client go on
 		}
 		if other.ended.IsZero() && (other.client == a.client || !other.disturbed && !other.apart && !a.apart) {
 			w.broken("%d was called by %d while %d was in work at %d", a.seq, a.client, other.seq, other.client)

@@ -17,6 +17,10 @@ const (
 	pinTTL = 3 * time.Second
 	// pinHeader is the header by which the server tells a client that the durable is pinned to it.
 	pinHeader = "Nats-Pin-Id"
+	// pinPrefix begins the last part of the subject by which a renewal of the pin is answered.
+	pinPrefix = "p."
+	// wrongPin is the status of a request by another client than the pinned one.
+	wrongPin = "423"
 )
 
 // pin is a durable's pinned client: the server gives messages to one client at a time, and to another when that one was silent
@@ -128,7 +132,29 @@ func (s *Source) renewPin(now time.Time) {
 		return
 	}
 	req := s.appendPin([]byte(`{"batch":1,"max_bytes":1,"expires":1000000`))
-	_ = s.conn.nc.PublishRequest(s.nextSubject(), nats.NewInbox(), append(req, '}')) // not connected: asked again after the reconnect
+	// Not connected it is asked again after the reconnect.
+	_ = s.conn.nc.PublishRequest(s.nextSubject(), s.ackInbox+pinPrefix+s.pin.id, append(req, '}'))
+}
+
+// renewedPin handles the server's answer to such a request.
+func (s *Source) renewedPin(id string, msg *nats.Msg) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bound == nil || s.pin.id != id {
+		return
+	}
+	now := time.Now()
+	switch msg.Header.Get("Status") {
+	case wrongPin:
+		s.hears(now)
+		s.losePin()
+		s.refill()
+	case noResponders:
+		s.unsettled()
+		s.askAnew(now, false)
+	default:
+		s.hears(now)
+	}
 }
 
 // Unpin lets another sidecar have the durable at once: after the pulling ended.

@@ -70,6 +70,7 @@ type Source struct {
 	counting     time.Time       // when the count of the durable last told that: see continues
 	round        uint64          // of keeping leases alive, the last one
 	roundAt      time.Time       // and when it was
+	roundOpen    bool            // it is not confirmed yet
 	keepAll      bool            // all leases are kept alive now: what was sent for them may be lost
 	evidence     time.Time       // when the durable was last known to be the one bound to: when it was asked
 	suspect      bool            // the durable may have been made anew: look before anything else is done
@@ -494,7 +495,7 @@ func (s *Source) tend(now time.Time) {
 func (s *Source) open(b *binding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
+	s.bound, s.rebind, s.refused, s.suspect, s.roundOpen = b, "", "", false, false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence, s.counting = b.asked, time.Time{}
 	s.hearing = hearing{last: b.asked}
@@ -591,6 +592,7 @@ func (s *Source) connectionChanged(connected bool) {
 		for m := range s.settling {
 			m.sentAt = time.Time{} // send it again
 		}
+		s.roundOpen = false
 		clear(s.groups) // of what they were to confirm all is sent again
 		s.keepAll = true
 		s.askAnew(time.Now(), false)
@@ -605,7 +607,7 @@ func (s *Source) connectionChanged(connected bool) {
 }
 
 // subscribe prepares the inbox where the server confirms verdicts, and listens for the advisories that the stream or the
-// durable was deleted. Without permission for those, a deletion is noticed by a waiting pull or the next look.
+// durable was deleted, or has another leader. Without permission for those, that is noticed by a waiting pull or the next look.
 func (s *Source) subscribe() ([]*nats.Subscription, error) {
 	s.ackInbox = s.conn.nc.NewRespInbox() + "."
 	var subs []*nats.Subscription
@@ -613,6 +615,7 @@ func (s *Source) subscribe() ([]*nats.Subscription, error) {
 		s.ackInbox + "*.*": s.confirmed,
 		"$JS.EVENT.ADVISORY.STREAM.DELETED." + s.cfg.Stream:                         func(*nats.Msg) { s.doubt() },
 		"$JS.EVENT.ADVISORY.CONSUMER.DELETED." + s.cfg.Stream + "." + s.cfg.Durable: func(*nats.Msg) { s.doubt() },
+		s.electedSubject(): s.elected,
 	} {
 		sub, err := s.conn.nc.Subscribe(subject, handler)
 		if err == nil {
