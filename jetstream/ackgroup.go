@@ -81,7 +81,7 @@ func (s *Source) sendGroup(messages []*Message, now time.Time) bool {
 
 // groupWaiting sends acks together that waited for the durable to be known. The caller may publish.
 func (s *Source) groupWaiting(now time.Time) {
-	if s.grouped == 0 || len(s.settling) < togetherAcked {
+	if s.grouped == 0 || len(s.settling) < togetherAcked || !s.mayPublish(now) {
 		return // there are no batches, or few messages: each for itself
 	}
 	var waiting []*Message

@@ -409,6 +409,9 @@ func (s *Source) sendWaiting(now time.Time) {
 		switch {
 		case isNak(m.verdict) && s.expired(m, now):
 			s.release(m) // it comes again by the ack wait
+		case m.sentAt.IsZero() && !s.mayPublish(now):
+			s.wake() // look first; sent when that is answered
+			return
 		case m.sentAt.IsZero():
 			if s.repeatable(m, now) && !s.send(m, now) {
 				return
@@ -417,8 +420,8 @@ func (s *Source) sendWaiting(now time.Time) {
 			s.release(m)
 			s.scattered()
 		case now.Sub(m.sentAt) >= m.resend:
-			if !s.looked && (isNak(m.verdict) || now.Sub(s.evidence) > time.Second) {
-				s.suspect = true // look first; sent at the next turn
+			if !s.looked && isNak(m.verdict) || !s.mayPublish(now) {
+				s.suspect = true // look first; sent when that is answered
 				s.wake()
 				return
 			}

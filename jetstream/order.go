@@ -139,7 +139,11 @@ func (s *Source) passTurn(m *Message) {
 	if o == nil || o.released == nil {
 		return
 	}
-	if next := o.released(m); next != nil {
+	next := o.released(m)
+	for next != nil && next.released.Load() { // its lease was lost while it waited: the turn is not its
+		next = o.released(next)
+	}
+	if next != nil {
 		s.offerNext(next)
 	}
 	if s.order == nil {
@@ -165,8 +169,12 @@ func (s *Source) offerNext(m *Message) {
 	}
 }
 
-// Survived says that this process outlived a try of a message that stays leased: more may be leased now.
-func (s *Source) Survived() {
+// Survived says that this process outlived a try of a message that stays leased: more may be leased now. It is for who works on the
+// message, before anybody else does.
+func (s *Source) Survived(m *Message) {
+	m.source.mu.Lock()
+	m.kept = true
+	m.source.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.widen()

@@ -297,7 +297,8 @@ func (c *orderClient) call(m *Message) {
 			m.HandBack()
 			return
 		}
-		c.source.Keep(m)
+		c.source.Survived(m)
+		c.source.Requeue(m)
 	}
 }
 

@@ -205,9 +205,24 @@ func (s *Source) Next(ctx context.Context) *Message {
 	}
 }
 
-// Resume marks a message of TakeReady as worked on, as Next does. It returns false if it must not be.
+// Resume marks a message of TakeReady as worked on, as Next does. It returns false if it must not be. One that is put off comes from
+// TakeReady again: then it returns after a while.
 func (s *Source) Resume(ctx context.Context, m *Message) bool {
-	return m.source.begin(m) && (s.retries == nil || !s.retries.superseded(ctx, m))
+	if !m.source.begin(m) {
+		return false
+	}
+	if s.retries == nil || !s.retries.superseded(ctx, m) {
+		return true
+	}
+	if s.retries.isBlind() {
+		wait := time.NewTimer(retryTick)
+		defer wait.Stop()
+		select {
+		case <-ctx.Done():
+		case <-wait.C:
+		}
+	}
+	return false
 }
 
 // TakeReady returns a message nobody works on yet, or nil if there is none: to hand back at a stop, or to work off.
@@ -240,14 +255,6 @@ func (s *Source) Requeue(m *Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refill()
-}
-
-// Keep gives a message that was tried back to the workers, still leased, to be tried again in place.
-func (s *Source) Keep(m *Message) {
-	m.source.mu.Lock()
-	m.kept = true
-	m.source.mu.Unlock()
-	s.Requeue(m)
 }
 
 // Pulling says how much may be pulled.
@@ -425,7 +432,7 @@ func (s *Source) setDetail(detail string) {
 // serve pulls, keeps alive and settles until the durable must be found again or ctx ends.
 func (s *Source) serve(ctx context.Context, b *binding) {
 	s.open(b)
-	every := tickEvery(ackWait(b.info.Config))
+	every := s.tickNow()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	info := time.NewTicker(infoEvery)
@@ -487,6 +494,9 @@ func (s *Source) tend(now time.Time) {
 	s.groupWaiting(now)
 	s.sendOutbox(now)
 	s.sendWaiting(now)
+	if s.suspect {
+		return
+	}
 	s.watchLanes(now)
 	s.renewPin(now)
 	s.refill()
@@ -542,7 +552,7 @@ func (s *Source) shut() {
 	s.putting.Lock()
 	s.dropReleased()
 	s.putting.Unlock()
-	s.width, s.pin = 1, pin{}
+	s.width, s.pin = min(1, s.limit()), pin{}
 }
 
 func (s *Source) leaving() string {

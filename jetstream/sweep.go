@@ -85,6 +85,9 @@ func (s *Source) strandedNow(ctx context.Context, most int) (stranded, error) {
 		return stranded{}, err
 	}
 	l := stranded{of: incarnation{stream.Created, before.Created}}
+	if leased, known := s.leasesOf(l.of); !known || before.NumAckPending != len(leased) {
+		return l, nil // whatever it finds, it is not sure
+	}
 	if l.sequences, l.cut, err = s.deliveredAndThere(ctx, before, most); err != nil {
 		return stranded{}, err
 	}

@@ -131,8 +131,12 @@ func TestSweepBesideWork(t *testing.T) {
 	b.publish(1)
 	m := b.next()
 	w := b.source.Sweep()
+	reads := b.countCalls("$JS.API.STREAM.MSG.GET.S")
 	b.look(w, false)
 	b.look(w, false)
+	if n := reads(); n > 0 {
+		t.Errorf("%d messages were read for looks that cannot be sure", n)
+	}
 	b.must(nil, other.DoubleAck(b.ctx))
 	b.look(w, false)
 	b.look(w, true, 1)

@@ -3,8 +3,12 @@ package test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/policy"
@@ -182,4 +186,23 @@ func TestPoisonInARowDoesNotLockOut(t *testing.T) {
 			w.balance()
 		})
 	}
+}
+
+// Messages that wait in place for another try, with an order, do not keep an app that is back from being tried with another one.
+func TestProbeBesideRetriesInPlace(t *testing.T) {
+	w := newWorld(t)
+	w.durableOf(func(c *natsjs.ConsumerConfig) { c.MaxRequestExpires = time.Second })
+	w.app.on(always(reply{status: 503, header: map[string]string{"Retry-After": "600"}}))
+	s := w.running(breaking(func(c *config.Consumer) { c.Order, c.MaxDeliver, c.Prefetch = "subject", 0, 8 }))
+	for _, key := range []string{"a", "b", "c", "d"} {
+		w.publish("orders."+key, "x")
+	}
+	s.waitMetric("sidecar_breaker_open", atLeast(1))
+	var asked atomic.Int32
+	_, err := w.nc.Subscribe("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+durable, func(*nats.Msg) { asked.Add(1) })
+	w.must(err)
+	eventually(t, func() bool { return asked.Load() >= 2 }, text("two requests, since the first may be of before"))
+	w.app.on(always(reply{status: 200}))
+	seq := w.publish("orders.new", "x")
+	eventually(t, func() bool { return len(w.app.of(seq)) == 1 }, text("the app to be tried"))
 }

@@ -52,7 +52,7 @@ func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	set := err == nil
 	if set {
 		a.marks = max(there, n+1)
-		p.void.gone(key) // they are written over
+		p.void.writeOver(ctx, key)
 		err = p.Marks.Set(ctx, key, n+1)
 	}
 	switch {

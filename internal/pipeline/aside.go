@@ -35,11 +35,12 @@ func (g *graves) putAside(dl *deadLetter, wait time.Duration) {
 	case g.isStopping():
 		g.hold(dl) // finish tries on
 	case g.p.order != nil || dl.message.Last():
+		g.p.Source.Survived(dl.message)
 		g.hold(dl)
-		g.p.Source.Survived()
 	case g.remember(dl):
 		dl.message.Nak(jittered(max(wait, firstPause)) + firstPause/2)
 	default:
+		g.p.Source.Survived(dl.message)
 		g.hold(dl)
 	}
 }

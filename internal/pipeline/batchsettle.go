@@ -32,8 +32,8 @@ func (p *Pipeline) settleAll(b *batch, seen *Batch) {
 		switch {
 		case a.again:
 			p.end(a)
-			p.Source.Keep(a.message)
-			p.Source.Survived()
+			p.Source.Survived(a.message)
+			p.Source.Requeue(a.message)
 			continue
 		case a.decision.Verdict == policy.Ack:
 			acked = append(acked, a)

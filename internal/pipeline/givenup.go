@@ -14,8 +14,9 @@ import (
 const (
 	// limitEvery is how often it is looked whether the durable has a limit of its own on deliveries.
 	limitEvery = 2 * time.Second
-	// sweepEvery is how often the sweep looks until it is over.
-	sweepEvery = 5 * time.Second
+	// sweepEvery is how often the sweep looks until it is over; while it cannot tell, the pause doubles up to sweepRarely.
+	sweepEvery  = 5 * time.Second
+	sweepRarely = time.Minute
 )
 
 // rescue dead-letters what the server gave up on, as long as the durable has a limit of its own: by the server's advisories,
@@ -121,8 +122,11 @@ func (p *Pipeline) buryGivenUp(ctx context.Context, dl *deadLetter) (done bool, 
 // sweep looks for what the server gave up on before the advisories were kept, until there is no more of it.
 func (p *Pipeline) sweep(ctx context.Context) {
 	sweep := p.Source.Sweep()
-	for ctx.Err() == nil {
+	for every := sweepEvery; ctx.Err() == nil; every = min(2*every, sweepRarely) {
 		sequences, over, err := sweep.Look(ctx)
+		if len(sequences) > 0 {
+			every = sweepEvery
+		}
 		for _, n := range sequences {
 			g := jetstream.GivenUp{Sequence: n, Deliveries: uint64(p.Source.Limit()), Time: time.Now()}
 			done, rescueErr := p.rescueOne(ctx, g)
@@ -140,7 +144,7 @@ func (p *Pipeline) sweep(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(jittered(sweepEvery)):
+		case <-time.After(jittered(every)):
 		}
 	}
 }

@@ -63,6 +63,11 @@ func (g *graves) writers() int { return min(g.p.Concurrency, maxWriters) }
 // add takes a dead letter to be stored.
 func (g *graves) add(dl *deadLetter) {
 	g.count(1)
+	g.enqueue(dl)
+}
+
+// enqueue is add for one that is counted.
+func (g *graves) enqueue(dl *deadLetter) {
 	select {
 	case g.queue <- dl:
 	default:
@@ -266,9 +271,10 @@ func (g *graves) releaseHeld() {
 		}
 	}
 	g.held = later
+	g.busy += len(due) // at no time is one of them in neither
 	g.mu.Unlock()
 	for _, dl := range due {
-		g.add(dl)
+		g.enqueue(dl)
 	}
 }
 

@@ -23,6 +23,10 @@ func (g *graves) finish(ctx context.Context) (left int) {
 	for {
 		select {
 		case dl := <-g.queue:
+			if !dl.mayGoBack() {
+				left++
+				continue
+			}
 			dl.message.HandBack()
 		default:
 			return left

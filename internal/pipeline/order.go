@@ -134,7 +134,7 @@ func (o *order) due(m *jetstream.Message) {
 	}
 	o.mu.Unlock()
 	if waits {
-		o.source.Keep(m)
+		o.source.Requeue(m)
 	}
 }
 

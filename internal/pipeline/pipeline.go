@@ -326,8 +326,8 @@ func (p *Pipeline) handle(ctx context.Context, w *worker, m *jetstream.Message) 
 	}
 	p.end(&a)
 	if a.again {
-		p.Source.Keep(m)
-		p.Source.Survived()
+		p.Source.Survived(m)
+		p.Source.Requeue(m)
 	}
 }
 

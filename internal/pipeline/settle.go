@@ -49,10 +49,10 @@ func (p *Pipeline) retry(m *jetstream.Message, delay time.Duration) {
 		m.Retry(delay)
 		return
 	}
+	p.Source.Survived(m)
 	if !p.order.later(m, delay) {
 		m.HandBack() // stopping
 	}
-	p.Source.Survived()
 }
 
 // remember comes between the app's answer and the ack, never before the answer. With a bucket it returns when that has it, or

@@ -22,8 +22,10 @@ type voidMarks struct {
 	log   *slog.Logger
 	wake  chan struct{}
 
-	mu     sync.Mutex     // a leaf
-	counts map[string]int // by message: how many of its marks
+	mu       sync.Mutex     // a leaf
+	counts   map[string]int // by message: how many of its marks
+	removing string         // of which message they are removed just now; empty: of none
+	removed  chan struct{}  // closed when that is over
 }
 
 func newVoidMarks(marks Marks, log *slog.Logger) *voidMarks {
@@ -59,14 +61,38 @@ func (v *voidMarks) gone(key string) {
 	delete(v.counts, key)
 }
 
-// any is a message with void marks, if there is one.
-func (v *voidMarks) any() (key string, ok bool) {
+// writeOver is told that a message's marks are about to be written over: none is void then. It waits while they are removed, since that could
+// hit the new ones.
+func (v *voidMarks) writeOver(ctx context.Context, key string) {
+	v.gone(key)
+	v.mu.Lock()
+	busy, over := v.removing == key, v.removed
+	v.mu.Unlock()
+	if !busy {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-over:
+	}
+}
+
+// begin takes a message whose void marks are to be removed, if there is one: end must follow.
+func (v *voidMarks) begin() (key string, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for key := range v.counts {
+		v.removing, v.removed = key, make(chan struct{})
 		return key, true
 	}
 	return "", false
+}
+
+func (v *voidMarks) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.removing = ""
+	close(v.removed)
 }
 
 // run removes void marks as they come, until ctx ends.
@@ -84,9 +110,17 @@ func (v *voidMarks) run(ctx context.Context) {
 // removeAll tries until all are removed, or ctx ends.
 func (v *voidMarks) removeAll(ctx context.Context) {
 	wait := voidPause
-	for key, ok := v.any(); ok && ctx.Err() == nil; key, ok = v.any() {
-		if v.marks.Remove(ctx, key) == nil {
+	for ctx.Err() == nil {
+		key, ok := v.begin()
+		if !ok {
+			return
+		}
+		err := v.marks.Remove(ctx, key)
+		if err == nil {
 			v.gone(key)
+		}
+		v.end()
+		if err == nil {
 			wait = voidPause
 			continue
 		}

@@ -125,7 +125,7 @@ func TestVoidMarksAreRemoved(t *testing.T) {
 				}
 				f.setAway(false)
 				time.Sleep(voidPauseMost)
-				if _, left := p.void.any(); left || len(f.counts) > 0 {
+				if _, left := p.void.begin(); left || len(f.counts) > 0 {
 					t.Errorf("%v stays, void %v", f.counts, left)
 				}
 				cancel()
@@ -147,4 +147,39 @@ func TestVoidMarksAreBounded(t *testing.T) {
 	if n := len(p.void.counts); n != maxVoid {
 		t.Errorf("%d are remembered", n)
 	}
+}
+
+// New marks are not written while old ones of the same message are removed, which could hit them.
+func TestMarksAreWrittenAfterTheRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeMarks{counts: map[string]int{}, away: true}
+		p := marking(f)
+		a := pastItsLimit(1)
+		p.mark(t.Context(), a)
+		p.unmark(a)
+		slow := &slowMarks{fakeMarks: f, let: make(chan struct{})}
+		p.Marks, p.void.marks = slow, slow
+		f.setAway(false)
+		var running sync.WaitGroup
+		running.Go(func() { p.void.removeAll(t.Context()) })
+		synctest.Wait() // the removal is under way
+		running.Go(func() { p.mark(t.Context(), pastItsLimit(1)) })
+		synctest.Wait()
+		close(slow.let)
+		running.Wait()
+		if n := f.counts[p.markKey(a)]; n != 1 {
+			t.Errorf("%d marks of a try under way, want 1", n)
+		}
+	})
+}
+
+// slowMarks removes when it is told to.
+type slowMarks struct {
+	*fakeMarks
+	let chan struct{}
+}
+
+func (s *slowMarks) Remove(ctx context.Context, key string) error {
+	<-s.let
+	return s.fakeMarks.Remove(ctx, key)
 }
