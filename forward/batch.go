@@ -20,6 +20,9 @@ const (
 // headerBatch says how many messages a request holds.
 const headerBatch = "Sidecar-Batch"
 
+// headerReplays says how often a message was replayed.
+const headerReplays = "Dlq-Replays"
+
 // BatchResult is what one request with several messages came to.
 type BatchResult struct {
 	Result
@@ -112,6 +115,9 @@ func (c *Client) batchFields(dst []byte, m *Message) []byte {
 	b.checked(headerStream, m.Stream)
 	b.checked(headerConsumer, m.Consumer)
 	b.line(headerBatch, strconv.Itoa(len(m.batch.messages)))
+	if replays := m.batch.messages[0].Header[headerReplays]; len(m.batch.messages) == 1 && len(replays) > 0 {
+		b.checked(headerReplays, replays[0]) // events have no place for it
+	}
 	if !c.owned["Content-Type"] {
 		b.line("Content-Type", m.batch.contentType)
 	}

@@ -271,7 +271,7 @@ func denied(canonical string) bool {
 func described(canonical string) bool {
 	switch canonical {
 	case headerSubject, headerStream, headerConsumer, headerSequence, headerTimeStamp, headerNumDelivered,
-		headerMaxDeliver, headerNumPending, headerMsgID, "Idempotency-Key":
+		headerMaxDeliver, headerNumPending, headerMsgID, headerBatch, "Idempotency-Key":
 		return true
 	}
 	return false

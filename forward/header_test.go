@@ -68,7 +68,7 @@ func TestHeader(t *testing.T) {
 		"Keep-Alive": {"no"}, "TE": {"trailers"}, "Trailer": {"X"}, "transfer-encoding": {"chunked"}, "Upgrade": {"h2c"}, "Http2-Settings": {"no"},
 		"host": {"evil"}, "Host": {"evil"}, "content-length": {"3"}, "Content-Length": {"3"}, "expect": {"100-continue"}, "EXPECT": {"100-continue"},
 		"Authorization": {"no"}, "authorization": {"no"}, "cookie": {"no"}, "Proxy-Authorization": {"no"}, "proxy-anything": {"no"},
-		"Accept-Encoding": {"gzip"}, "X-TENANT": {"no"}, "x-idempotency-key": {"no"},
+		"Accept-Encoding": {"gzip"}, "Sidecar-Batch": {"4"}, "X-TENANT": {"no"}, "x-idempotency-key": {"no"},
 		"bad name": {"1", "2"}, "bad:": {"3"}, "": {"4"}, "ümlaut": {"5"}, "none": {}, "no\x00": {},
 		"Bad-Value": {"a\r\nHost: evil", "good", "b\x00", "\x7f"},
 	}

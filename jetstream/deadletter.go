@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -334,12 +335,33 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) (seq uint64, e
 		return 0, fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)
 	case ack.Stream != d.name:
 		return 0, fmt.Errorf("storing in DLQ stream %s: stream %s took it", d.name, ack.Stream)
-	case !ack.Duplicate:
-		d.mu.Lock()
-		d.level.stored = max(d.level.stored, ack.Sequence)
-		d.mu.Unlock()
+	case ack.Duplicate:
+		return d.publishAgain(ctx, msg, ack.Sequence)
 	}
+	d.mu.Lock()
+	d.level.stored = max(d.level.stored, ack.Sequence)
+	d.mu.Unlock()
 	return ack.Sequence, nil
+}
+
+// publishAgain is told that the server takes an entry for one that it stored at a sequence, lately. If that one was removed since, the entry is
+// stored under another id: the same whenever this is done. A user who may not ask takes the server's word.
+func (d *DeadLetters) publishAgain(ctx context.Context, msg *nats.Msg, at uint64) (seq uint64, err error) {
+	if d.conn.denied(d.conn.prefix + "STREAM.MSG.GET." + d.name) {
+		return at, nil
+	}
+	there, err := d.conn.Stored(ctx, d.name, at)
+	switch {
+	case err != nil && d.conn.denied(d.conn.prefix+"STREAM.MSG.GET."+d.name):
+		return at, nil
+	case err != nil:
+		return 0, fmt.Errorf("storing in DLQ stream %s: it is there, or was removed: %w, %w", d.name, err, ErrUnsure)
+	case there != nil && slices.Equal(there.Header[natsjs.MsgIDHeader], msg.Header[natsjs.MsgIDHeader]):
+		return at, nil
+	}
+	again := &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: maps.Clone(msg.Header)}
+	again.Header[natsjs.MsgIDHeader] = []string{msg.Header.Get(natsjs.MsgIDHeader) + ":" + strconv.FormatUint(at, 10)}
+	return d.publish(ctx, again)
 }
 
 // id is the same whenever the same dead letter is stored.

@@ -155,3 +155,27 @@ func TestLentLeasesStayLent(t *testing.T) {
 		b.next()
 	})
 }
+
+// A new binding does not touch who keeps the turns: a message of the retry stream may pass its turn just then.
+func TestBindingBesideAPassedTurn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := runModel(t, 30*time.Second, 0, func(c *ConsumerConfig) { c.Ordered = true })
+		time.Sleep(time.Second)
+		s, due := b.source, b.source.retries.source
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 100 {
+				s.mu.Lock()
+				s.order.begin(s.bound.info)
+				s.mu.Unlock()
+			}
+		}()
+		for range 100 {
+			due.mu.Lock()
+			due.passTurn(&Message{source: due})
+			due.mu.Unlock()
+		}
+		<-done
+	})
+}

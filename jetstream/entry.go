@@ -61,7 +61,7 @@ func isCommand(name string) bool {
 // entries makes the messages that store a dead letter within limit bytes: one, or two parts. What does not fit is left
 // out in this order: the response, the error, original headers from the largest on.
 func (d *DeadLetters) entries(dl DeadLetter, limit int) ([]*nats.Msg, int, error) {
-	replays := replaysOf(dl.Message.Header)
+	replays := ReplaysOf(dl.Message.Header)
 	original, dropped := originals(dl.Message)
 	own := d.cause(dl, replays)
 	subject := d.subject(dl.Message.Subject)
@@ -193,10 +193,13 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// replaysOf is how often a message was replayed to its stream.
-func replaysOf(h map[string][]string) int {
+// mostReplays is more than anybody replays a message: a larger number is a publisher's own.
+const mostReplays = 1_000_000
+
+// ReplaysOf is how often a message was replayed, as its headers say.
+func ReplaysOf(h map[string][]string) int {
 	if v := h[HeaderReplays]; len(v) > 0 {
-		if n, err := strconv.Atoi(v[0]); err == nil && n > 0 {
+		if n, err := strconv.Atoi(strings.TrimSpace(v[0])); err == nil && n > 0 && n <= mostReplays {
 			return n
 		}
 	}

@@ -241,3 +241,42 @@ func TestEnsureSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("a full stream took it: %v", err)
 	}
 }
+
+// An entry that was removed is stored again when its message is dead-lettered again, although the server still knows its id.
+func TestRemovedEntryIsStoredAgain(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	d := testLetters(b.conn)
+	b.must(nil, d.Ensure(b.ctx))
+	put := func() uint64 {
+		t.Helper()
+		seq, _, err := d.PutAt(b.ctx, letter([]byte("body"), nil))
+		b.must(nil, err)
+		m, err := b.conn.Stored(b.ctx, "S_DLQ", seq)
+		b.must(nil, err)
+		if m == nil || string(m.Body) != "body" {
+			t.Fatalf("entry %d is not there", seq)
+		}
+		return seq
+	}
+	first := put()
+	if again := put(); again != first {
+		t.Errorf("stored at %d and at %d", first, again)
+	}
+	for range 3 {
+		b.must(b.conn.RemoveStored(b.ctx, "S_DLQ", first))
+		second := put()
+		if again := put(); second == first || again != second {
+			t.Errorf("stored at %d, then at %d and at %d", first, second, again)
+		}
+		first = second
+	}
+}
+
+// A count of replays that nobody can have made is a publisher's own, and none.
+func TestReplaysOf(t *testing.T) {
+	for value, want := range map[string]int{"": 0, "3": 3, "1000000": 1000000, "1000001": 0, "1073741824": 0, "9223372036854775807": 0, "-1": 0, "x": 0} {
+		if got := ReplaysOf(map[string][]string{HeaderReplays: {value}}); got != want {
+			t.Errorf("%q is %d, want %d", value, got, want)
+		}
+	}
+}

@@ -506,7 +506,9 @@ func (s *Source) watchLanes(now time.Time) {
 			kept = append(kept, l)
 			continue
 		}
-		s.counted += uint64(l.lost)
+		if l.unjudged.IsZero() {
+			s.counted += uint64(l.lost) // else it is not known whether they were delivered
+		}
 		_ = l.sub.Unsubscribe() // fails only if it is gone already
 	}
 	clear(s.ghosts[len(kept):])

@@ -29,7 +29,10 @@ type order struct {
 	room   room
 
 	beneath beneath
+}
 
+// orderer is who keeps the turns of the keys: see Tell.
+type orderer struct {
 	same     func(a, b *Message) bool
 	released func(*Message) *Message
 	unpinned func()
@@ -39,7 +42,7 @@ type order struct {
 // message that is to be offered next, if there is one that waited for it; and that the durable is another's, so that what waits for another try is to be begun now: Begin hands it back.
 // None of them must call the source. It is called before Run.
 func (s *Source) Tell(same func(a, b *Message) bool, released func(*Message) *Message, unpinned func()) {
-	s.order.same, s.order.released, s.order.unpinned = same, released, unpinned
+	s.orderer = orderer{same, released, unpinned}
 }
 
 // Take waits for a message, as Next does, and leaves it to Begin to begin it.
@@ -109,11 +112,11 @@ func (s *Source) beginInOrder(m *Message) bool {
 // overtakes reports whether an earlier message of the same key is leased. What came to its turn just when earlier ones were gathered must not be
 // begun before them.
 func (s *Source) overtakes(m *Message) bool {
-	if s.order.same == nil {
+	if s.orderer.same == nil {
 		return false
 	}
 	for _, other := range s.leases {
-		if other.Sequence < m.Sequence && s.order.same(other, m) {
+		if other.Sequence < m.Sequence && s.orderer.same(other, m) {
 			return true
 		}
 	}
@@ -132,11 +135,11 @@ func (s *Source) hold(m *Message) {
 
 // passTurn is told that the lease of a message ended, and offers the one that waited for it.
 func (s *Source) passTurn(m *Message) {
-	o := s.order
+	o := &s.orderer
 	if s.due != nil {
-		o = s.due.main.order
+		o = &s.due.main.orderer
 	}
-	if o == nil || o.released == nil {
+	if o.released == nil {
 		return
 	}
 	next := o.released(m)
@@ -149,8 +152,8 @@ func (s *Source) passTurn(m *Message) {
 	if s.order == nil {
 		return
 	}
-	behind := o.behind
-	o.behind = nil
+	behind := s.order.behind
+	s.order.behind = nil
 	for _, m := range behind {
 		s.offerNext(m)
 	}

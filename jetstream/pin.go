@@ -92,8 +92,8 @@ func (s *Source) losePin() {
 	}
 	s.order.scatter()
 	s.returnHeld()
-	if s.order.unpinned != nil {
-		s.order.unpinned()
+	if s.orderer.unpinned != nil {
+		s.orderer.unpinned()
 	}
 }
 

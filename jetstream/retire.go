@@ -10,8 +10,12 @@ const onceExpires = 500 * time.Millisecond
 func (s *Source) retireLanes() []*lane {
 	var open []*lane
 	for _, l := range s.lanes {
-		if !l.retired {
+		switch {
+		case !l.retired:
 			s.retire(l)
+		case l.ending && s.bound == nil:
+			l.ending = false
+			_ = l.sub.Unsubscribe() // nothing tells of its end any more
 		}
 		l.gone = l.gone || s.bound == nil
 		open = append(open, l)

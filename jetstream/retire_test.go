@@ -69,3 +69,28 @@ func TestAnEndThatIsNotTold(t *testing.T) {
 		}
 	})
 }
+
+// A durable that is lost meanwhile leaves no inbox behind.
+func TestNoInboxIsLeftOfALostDurable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := runModel(t, 30*time.Second, 0, func(*ConsumerConfig) {})
+		b.durable.setOnce()
+		b.durable.endRequests("409 Exceeded MaxWaiting")
+		time.Sleep(5 * time.Second)
+		nc := b.source.conn.nc
+		before := nc.NumSubscriptions()
+		for range 5 {
+			b.source.Pull(PullNothing)
+			b.source.mu.Lock()
+			b.source.rebind = "a test"
+			b.source.wake()
+			b.source.mu.Unlock()
+			time.Sleep(5 * time.Second)
+			b.source.Pull(PullAll)
+			time.Sleep(time.Second)
+		}
+		if n := nc.NumSubscriptions(); n > before+1 {
+			t.Errorf("%d subscriptions, %d before", n, before)
+		}
+	})
+}

@@ -18,6 +18,8 @@ const (
 	RetryStream = "sidecar-retries"
 	// retrySubject is where they are, followed by what they are there and the message: see retries.subject.
 	retrySubject = "sidecar.retry."
+	// RetrySubjects are all of its subjects.
+	RetrySubjects = retrySubject + ">"
 
 	// parkedMost is the share of max_ack_pending, in per cent, that messages may hold that wait for a retry.
 	parkedMost = 50

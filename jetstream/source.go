@@ -82,7 +82,8 @@ type Source struct {
 	rebind       string          // why the binding must be given up; empty: it need not
 	idle         []chan struct{} // closed when nothing is settling
 
-	order   *order // nil: messages may overtake each other
+	order   *order  // nil: messages may overtake each other
+	orderer orderer // set before Run
 	pin     pin
 	hearing hearing
 

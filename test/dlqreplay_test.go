@@ -565,3 +565,63 @@ func TestRemoveDuringReplay(t *testing.T) {
 		t.Errorf("%+v", es)
 	}
 }
+
+// What fails again stays in the DLQ, also where the entry that would be stored was there a while ago and is known by its id; and whatever a
+// publisher says of replays.
+func TestReplayKeepsTheLastCopy(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 422}))
+	bad := w.publish("orders.bad", "x")
+	large := w.publish("orders.large", "x", "Dlq-Replays: 1073741824")
+	w.running()
+	w.balance()
+	first := w.deadOf(bad)
+	if s := w.dlq("replay", "--yes"); s.code != 1 {
+		t.Fatalf("%+v", s)
+	}
+	second := w.deadOf(bad)
+	// A replay that was killed before it was noted that the new entry is there leaves both.
+	old := nats.NewMsg("dlq." + stream + "." + durable + ".orders.bad")
+	old.Header, old.Data = nats.Header(maps.Clone(first.header)), []byte("x")
+	old.Header.Set("Nats-Msg-Id", "an earlier copy")
+	ctx, cancel := within()
+	defer cancel()
+	_, err := w.js.PublishMsg(ctx, old)
+	w.must(err)
+	if s := w.dlq("rm", strconv.FormatUint(second.seq, 10), "--yes"); s.code != 0 {
+		t.Fatalf("%+v", s)
+	}
+	for range 3 {
+		if s := w.dlq("replay", "--yes", "--max-replays", "0"); s.code != 1 {
+			t.Fatalf("%+v", s)
+		}
+	}
+	for _, seq := range []uint64{bad, large} {
+		if n := len(w.ledgerOfDead()[seq]); n != 1 {
+			t.Errorf("%d entries of message %d", n, seq)
+		}
+	}
+}
+
+// A replay says that it is one, in each format and with batches too.
+func TestReplayOfABatchSaysSo(t *testing.T) {
+	for _, format := range []string{"raw", "cloudevents", "cloudevents-json"} {
+		t.Run(format, func(t *testing.T) {
+			w := newWorld(t)
+			w.app.on(always(reply{status: 422}))
+			w.publish("orders.bad", "x")
+			w.running(batched(10, func(c *config.Consumer) { c.Format = format }))
+			w.waitDone()
+			before := w.app.count()
+			w.app.on(always(reply{status: 200}))
+			env := []string{"SIDECAR_CONSUMERS_0_FORMAT=" + format, "SIDECAR_CONSUMERS_0_BATCH_MAX_MESSAGES=10"}
+			if s := w.dlqWith(w.environment(env...), "replay", "--yes"); s.code != 0 {
+				t.Fatalf("%+v", s)
+			}
+			calls := w.app.all()[before:]
+			if len(calls) != 1 || calls[0].header.Get("Dlq-Replays") != "1" || calls[0].header.Get("Sidecar-Batch") != "1" {
+				t.Errorf("calls %+v", calls)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,5 +114,63 @@ func TestStopWorksOffWhatWaitsForTheApp(t *testing.T) {
 		t.Errorf("the stop: %v", err)
 	}
 	w.balance()
+	w.noneDead()
+}
+
+// So is what has to be tried alone and waits behind a batch.
+func TestStopWorksOffWhatWaitsBehindABatch(t *testing.T) {
+	w := newWorld(t)
+	w.durableOf(func(c *natsjs.ConsumerConfig) { c.MaxDeliver = 5 })
+	past := w.publish("orders.past", "x")
+	ctx, cancel := within()
+	defer cancel()
+	cons, err := w.js.Consumer(ctx, stream, durable)
+	w.must(err)
+	for range 4 {
+		batch, err := cons.Fetch(1)
+		w.must(err)
+		for m := range batch.Messages() {
+			w.must(m.NakWithDelay(500 * time.Millisecond))
+		}
+	}
+	first, second := make(chan struct{}), make(chan struct{})
+	w.app.on(func(c *call) reply {
+		switch { // batches, but for the one that is tried alone
+		case strings.Contains(c.body, "orders.first"):
+			return reply{status: 200, gate: first}
+		case strings.Contains(c.body, "orders.second"):
+			return reply{status: 200, gate: second}
+		}
+		return reply{status: 200}
+	})
+	w.publish("orders.first", "x")
+	s := w.running(few(20*time.Second, 4), noRetryStream, consumer(func(c *config.Consumer) { c.Concurrency, c.MaxDeliver = 1, 3 }))
+	eventually(t, func() bool { return w.app.inFlight() == 1 }, text("the first call"))
+	calls := func() (n int) {
+		for _, c := range w.app.all() {
+			if c.seq == past || strings.Contains(c.body, "orders.past") {
+				n++
+			}
+		}
+		return n
+	}
+	if calls() > 0 {
+		t.Fatal("the message came too soon")
+	}
+	w.publish("orders.second", "x")
+	eventually(t, func() bool { return w.consumer(durable).Delivered.Consumer == 7 }, text("all to be leased"))
+	close(first)
+	eventually(t, func() bool { return w.app.count() == 2 }, text("the second call"))
+	s.stopping()
+	close(second)
+	if err := s.stop(); err != nil {
+		t.Errorf("the stop: %v", err)
+	}
+	if n := calls(); n != 1 {
+		t.Errorf("%d calls of what waited", n)
+	}
+	if n := w.consumer(durable).NumAckPending; n != 0 {
+		t.Errorf("%d are pending", n)
+	}
 	w.noneDead()
 }

@@ -20,7 +20,7 @@ var notForHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "
 
 // perMessage are the headers that the sidecar sets for each message.
 var perMessage = []string{"Nats-Subject", "Nats-Stream", "Nats-Consumer", "Nats-Sequence", "Nats-Time-Stamp",
-	"Nats-Num-Delivered", "Nats-Max-Deliver", "Nats-Num-Pending", "Nats-Msg-Id", "Idempotency-Key"}
+	"Nats-Num-Delivered", "Nats-Max-Deliver", "Nats-Num-Pending", "Nats-Msg-Id", "Idempotency-Key", "Sidecar-Batch"}
 
 // ofSignature are the headers that the sidecar sets for each request if there is a signing secret.
 var ofSignature = []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 var placeholder = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
@@ -69,6 +71,10 @@ func (c *checker) dlqStream(path string, one Consumer, name string) {
 		}
 		return
 	}
+	if ownStream(name) || one.Dedupe.Store == "kv" && name == "KV_"+one.Dedupe.Bucket {
+		c.fault(path, "makes %s, which is a stream of the sidecar's own", quote(name))
+		return
+	}
 	for i, other := range c.l.Consumers {
 		switch {
 		case other.Stream != name:
@@ -80,6 +86,11 @@ func (c *checker) dlqStream(path string, one Consumer, name string) {
 		}
 		return
 	}
+}
+
+// ownStream reports whether the sidecar keeps something else in a stream.
+func ownStream(name string) bool {
+	return name == jetstream.RetryStream || name == jetstream.AdvisoryStream || name == "KV_"+jetstream.StateBucket
 }
 
 func (c *checker) dlqSubject(path string, one Consumer, dlq dlqNames) {
@@ -103,6 +114,9 @@ func (c *checker) dlqSubject(path string, one Consumer, dlq dlqNames) {
 		return
 	case strings.HasPrefix(pattern, "$") || strings.HasPrefix(pattern, "_INBOX."):
 		c.fault(path, "begins as the server's own subjects do")
+		return
+	case overlap(pattern, jetstream.RetrySubjects):
+		c.fault(path, "makes %s, and the subjects %s are those of stream %s", quote(pattern), jetstream.RetrySubjects, jetstream.RetryStream)
 		return
 	}
 	if why := subjectFault(pattern); why != "" {

@@ -26,7 +26,7 @@ func parse(stream string, m *jetstream.Stored) (e *Entry, ok bool) {
 		Status:     int(min(number(m.Header, jetstream.HeaderStatus), 999)),
 		Error:      value(m.Header, jetstream.HeaderError),
 		Deliveries: number(m.Header, jetstream.HeaderDeliveries),
-		Replays:    int(min(number(m.Header, jetstream.HeaderReplays), 1<<30)),
+		Replays:    jetstream.ReplaysOf(m.Header),
 		MsgID:      value(m.Header, jetstream.HeaderMsgID),
 		stamp:      value(m.Header, jetstream.HeaderTimeStamp),
 		parts:      []part{{seq: m.Seq, time: m.Time, size: m.Size}},

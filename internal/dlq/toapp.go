@@ -2,7 +2,9 @@ package dlq
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,11 +82,11 @@ func (r *replay) toApp(ctx context.Context, l *Letter) (*Outcome, error) {
 		}
 		return o, nil
 	}
-	return r.again(context.WithoutCancel(ctx), c, m, result, reason), nil
+	return r.again(context.WithoutCancel(ctx), c, l, m, result, reason), nil
 }
 
 // again stores an entry with the new cause.
-func (r *replay) again(ctx context.Context, c *Consumer, m *jetstream.Message, result forward.Result, reason policy.Reason) *Outcome {
+func (r *replay) again(ctx context.Context, c *Consumer, l *Letter, m *jetstream.Message, result forward.Result, reason policy.Reason) *Outcome {
 	text := result.Error
 	if text == "" {
 		text = result.Reason
@@ -95,6 +97,9 @@ func (r *replay) again(ctx context.Context, c *Consumer, m *jetstream.Message, r
 	})
 	if err != nil {
 		return left(result.Status, fmt.Errorf("the app failed it again, and the new cause could not be stored: %w", err))
+	}
+	if slices.ContainsFunc(l.parts, func(p part) bool { return p.seq == seq }) {
+		return left(result.Status, errors.New("the app failed it again, and the new entry cannot be told from this one"))
 	}
 	o := &Outcome{Result: Failed, NewSeq: seq, Reason: string(reason), Status: result.Status, Why: text}
 	if text == "" {

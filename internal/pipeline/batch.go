@@ -65,7 +65,7 @@ func (p *Pipeline) handleBatch(ctx context.Context, w *worker, b *batch) {
 	}
 	for _, m := range b.alone {
 		if ctx.Err() != nil {
-			m.HandBack()
+			p.giveBack([]*jetstream.Message{m})
 			continue
 		}
 		p.handle(ctx, w, m)
