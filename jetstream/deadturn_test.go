@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 )
@@ -177,5 +178,36 @@ func TestBindingBesideAPassedTurn(t *testing.T) {
 			due.mu.Unlock()
 		}
 		<-done
+	})
+}
+
+// Where what keeps leases alive is refused, they are lost after the ack wait, and known to be, whatever else is heard from the server.
+func TestRefusedKeepAlivesKeepNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := runModel(t, 3*time.Second, 4, func(c *ConsumerConfig) { c.Prefetch = 8 })
+		held := b.next()
+		b.source.Survived(held)
+		time.Sleep(10 * time.Second)
+		if held.Lost() {
+			t.Error("it is lost, and was kept alive")
+		}
+		b.source.Pull(PullNothing) // else it is delivered again to the one that has it
+		b.durable.refuseAcks(true)
+		time.Sleep(4 * time.Second)
+		if !held.Lost() {
+			t.Error("it is not known that it is lost")
+		}
+		if st := b.source.Status(); st.Bound || !strings.Contains(st.Detail, "may not ack") {
+			t.Errorf("status %+v", st)
+		}
+		b.durable.refuseAcks(false)
+		b.source.Pull(PullAll)
+		for range 3 { // those that were waiting come again
+			b.next().Ack()
+		}
+		time.Sleep(3 * time.Second)
+		if st := b.source.Status(); !st.Bound {
+			t.Errorf("status %+v", st)
+		}
 	})
 }

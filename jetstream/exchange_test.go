@@ -125,11 +125,11 @@ func TestLeaseBoundWhileAcksAsk(t *testing.T) {
 			if n := asked.Load(); c.replicas == 1 && n < messages/20 || c.replicas > 1 && n > 0 {
 				t.Errorf("%d acks asked for a message", n)
 			}
-			b.source.mu.Lock()
-			defer b.source.mu.Unlock()
-			if b.source.covered != 0 {
-				t.Errorf("%d leases are still covered", b.source.covered)
-			}
+			b.eventually("no lease is covered any more", func() bool {
+				b.source.mu.Lock()
+				defer b.source.mu.Unlock()
+				return b.source.covered == 0 && len(b.source.leases) == 0
+			})
 		})
 	}
 }

@@ -19,6 +19,7 @@ type fakeDurable struct {
 	ackWait  time.Duration
 	pinned   bool
 	filtered bool // it wants what has a subject of two tokens only
+	refused  bool // the user may not ack
 	once     bool // its max_deliver is 1
 
 	mu         sync.Mutex
@@ -350,6 +351,8 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 		if reply != "" {
 			w.deliver(reply, "", "NATS/1.0 503\r\n\r\n", nil)
 		}
+	case d.refused && strings.HasPrefix(subject, "$JS.ACK."):
+		w.send([]byte("-ERR 'Permissions Violation for Publish to \"" + subject + "\"'\r\n"))
 	case strings.HasPrefix(subject, "$JS.ACK."):
 		d.ack(strings.Split(subject, "."), string(body))
 		if reply != "" {
@@ -504,4 +507,10 @@ func (d *fakeDurable) dropRequests() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waiting = nil
+}
+
+func (d *fakeDurable) refuseAcks(yes bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refused = yes
 }

@@ -18,9 +18,9 @@ var inProgress = []byte("+WPI")
 // keepAlive tells the server that leases are worked on, at a third of the ack wait. It settles nothing, so it need not be known for sure that the
 // durable is the one bound to.
 //
-// The last one of a round has a reply subject. The server takes them in the order they were sent, so its answer says that it heard of all. Until then
-// a lease counts as kept alive only if something came from the server lately: over a connection that is dead on one side leases are lost, and
-// that must be known.
+// The last one of a round has a reply subject. The server takes them in the order they were sent, so its answer says that it heard of all, and only
+// then do they count as kept alive: over a connection that is dead on one side, or where the user may not ack, leases are lost, and that must be
+// known.
 func (s *Source) keepAlive(now time.Time) {
 	if s.roundOpen && now.Sub(s.roundAt) >= max(s.keepEvery()/2, roundMost) {
 		s.roundLost(now)
@@ -67,10 +67,10 @@ func (s *Source) isDue(m *Message, now time.Time) bool {
 
 func (s *Source) keepEvery() time.Duration { return ackWait(s.bound.info.Config) / 3 }
 
-// kept notes that the server is told of a lease.
+// kept notes that the server is told of a lease. Where nothing is confirmed it is taken to have heard if something came from it lately.
 func (s *Source) kept(m *Message, now time.Time) {
 	m.keptAt, m.keptIn = now, s.round
-	if now.Sub(s.hearing.last) < min(silence, s.keepEvery()) {
+	if s.cfg.AckAsync && now.Sub(s.hearing.last) < min(silence, s.keepEvery()) {
 		m.touchedAt = now
 	}
 	s.touched.remove(m)
@@ -78,7 +78,11 @@ func (s *Source) kept(m *Message, now time.Time) {
 }
 
 // confirmedRound handles the server's answer to a round.
-func (s *Source) confirmedRound(number string, msg *nats.Msg) {
+func (s *Source) confirmedRound(text string, msg *nats.Msg) {
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -88,12 +92,13 @@ func (s *Source) confirmedRound(number string, msg *nats.Msg) {
 		return // it is said again, at its time
 	}
 	s.hears(now)
-	if number != strconv.FormatUint(s.round, 10) {
-		return // another one followed
+	s.confirmedAt = now
+	if number == s.round {
+		s.roundOpen = false
 	}
-	s.roundOpen = false
-	for m := s.touched.last(); m != nil && !m.keptAt.Before(s.roundAt); m = s.touched.before(m) {
-		if m.keptIn == s.round && !s.expired(m, now) { // else the server may have heard of it too late: it is no lease of this one any more
+	// Those of one round stand together, before those of later ones; messages that just came are among them.
+	for m := s.touched.last(); m != nil && (m.keptIn == 0 || m.keptIn >= number); m = s.touched.before(m) {
+		if m.keptIn == number && !s.expired(m, now) { // else the server may have heard of it too late: it is no lease of this one any more
 			m.touchedAt = later(m.touchedAt, m.keptAt)
 		}
 	}

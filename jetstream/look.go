@@ -173,6 +173,9 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	if detail == "" && s.pullDenied() {
 		detail = "the user may not pull: no permission to publish to " + s.nextSubject()
 	}
+	if detail == "" && s.acksDenied() {
+		detail = "the user may not ack: no permission to publish to " + s.ackSubject() + ">"
+	}
 	s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
 	s.status.Store(&Status{
 		Bound: detail == "", Detail: detail,

@@ -393,7 +393,9 @@ func (s *Source) confirmed(msg *nats.Msg) {
 		s.askAnew(time.Now(), false)
 		return
 	}
-	s.hears(time.Now())
+	now := time.Now()
+	s.hears(now)
+	s.confirmedAt = now
 	s.release(m)
 	s.refill()
 }

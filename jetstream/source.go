@@ -70,6 +70,7 @@ type Source struct {
 	counting     time.Time       // when the count of the durable last told that: see continues
 	round        uint64          // of keeping leases alive, the last one
 	roundAt      time.Time       // and when it was
+	confirmedAt  time.Time       // when the server last confirmed something
 	roundOpen    bool            // it is not confirmed yet
 	keepAll      bool            // all leases are kept alive now: what was sent for them may be lost
 	evidence     time.Time       // when the durable was last known to be the one bound to: when it was asked
