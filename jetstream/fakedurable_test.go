@@ -18,9 +18,10 @@ import (
 type fakeDurable struct {
 	ackWait  time.Duration
 	pinned   bool
-	filtered bool // it wants what has a subject of two tokens only
-	refused  bool // the user may not ack
-	once     bool // its max_deliver is 1
+	filtered bool      // it wants what has a subject of two tokens only
+	lateAt   time.Time // when a verdict came last of a client over a message that another one has
+	refused  bool      // the user may not ack
+	once     bool      // its max_deliver is 1
 
 	mu         sync.Mutex
 	random     *rand.Rand
@@ -51,6 +52,7 @@ type pendingMessage struct {
 	deadline   time.Time // when it expires, or its delay is over
 	queued     bool
 	deliveries int
+	to         *fakeWire // who has the latest delivery
 	prior      time.Time // the deadline before it was kept alive last
 	keptAt     time.Time // when that was
 }
@@ -139,6 +141,14 @@ func (d *fakeDurable) elect(away time.Duration) {
 		}
 	}
 	d.deliver()
+}
+
+// mayCountWrong reports whether a verdict came late a while ago: then as many messages can be pending as a client has, although one of them is
+// another's (decision 14, two counts).
+func (d *fakeDurable) mayCountWrong() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Since(d.lateAt) < 3*d.ackWait
 }
 
 // electsNow reports whether there was an election at this very moment: nobody can know yet.
@@ -311,6 +321,7 @@ func (d *fakeDurable) give(r *fakeRequest, seq uint64) {
 	p := d.pending[seq]
 	p.queued, p.deadline = false, time.Now().Add(d.ackWait)
 	p.deliveries++
+	p.to = r.wire
 	d.number++
 	reply := fmt.Sprintf("$JS.ACK.S.d.%d.%d.%d.%d.%d", p.deliveries, seq, d.number, d.created.UnixNano(), d.left())
 	subject := d.stream[seq-1]
@@ -354,7 +365,7 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 	case d.refused && strings.HasPrefix(subject, "$JS.ACK."):
 		w.send([]byte("-ERR 'Permissions Violation for Publish to \"" + subject + "\"'\r\n"))
 	case strings.HasPrefix(subject, "$JS.ACK."):
-		d.ack(strings.Split(subject, "."), string(body))
+		d.ack(w, strings.Split(subject, "."), string(body))
 		if reply != "" {
 			w.deliver(reply, "", "", nil)
 		}
@@ -392,7 +403,7 @@ func (d *fakeDurable) request(w *fakeWire, inbox string, body []byte) {
 }
 
 // ack obeys a verdict: it goes by the sequence, whichever delivery it is about.
-func (d *fakeDurable) ack(f []string, verdict string) {
+func (d *fakeDurable) ack(w *fakeWire, f []string, verdict string) {
 	seq, _ := strconv.ParseUint(f[5], 10, 64)
 	p := d.pending[seq]
 	if p == nil {
@@ -401,6 +412,9 @@ func (d *fakeDurable) ack(f []string, verdict string) {
 	word, rest, _ := strings.Cut(verdict, " ")
 	switch word {
 	case "+ACK", "+TERM":
+		if p.to != w {
+			d.lateAt = time.Now()
+		}
 		d.settle(seq)
 	case "+WPI":
 		if !p.queued {

@@ -368,7 +368,11 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	}
 	s.continues(seq, m.touchedAt)
 	l.floor, s.highest = seq, max(s.highest, seq)
-	s.offer(m)
+	if s.due == nil && mayLackBody(m) {
+		s.doubtBody(m)
+	} else {
+		s.offer(m)
+	}
 	if s.order != nil && s.order.gathering {
 		s.gatherMore(m)
 		s.lookToGather()

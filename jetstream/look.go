@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -148,6 +149,7 @@ func (s *Source) endLook(l *look, info *natsjs.ConsumerInfo, err error) {
 		// Nothing needed the answer.
 	case err != nil:
 		s.suspect = true
+		s.sayUnanswered(err)
 		s.setDetail(oneLine(err.Error(), 300))
 	case !info.Created.Equal(s.bound.consumer):
 		s.rebind = "the durable was made anew"
@@ -168,7 +170,10 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	if leader(info) != leader(s.bound.info) {
 		s.leaderChanged(time.Now())
 	}
+	before := s.refused
 	s.bound.info, s.refused = info, refusal(info)
+	s.sayRefused(before)
+	s.settleBodies(info, l.asked)
 	detail := s.refused
 	if detail == "" && s.pullDenied() {
 		detail = "the user may not pull: no permission to publish to " + s.nextSubject()
@@ -226,4 +231,13 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 		}
 	}
 	s.held = nil
+}
+
+// sayUnanswered says why a look failed, once for each new reason. That there is no connection is said elsewhere.
+func (s *Source) sayUnanswered(err error) {
+	if errors.Is(err, ErrNotConnected) || s.status.Load().Detail == oneLine(err.Error(), 300) {
+		return
+	}
+	s.conn.complain("look "+s.cfg.Stream+" "+s.cfg.Durable+" "+err.Error(), "the durable does not answer, asking on",
+		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
 }

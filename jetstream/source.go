@@ -54,6 +54,7 @@ type Source struct {
 	backlog      uint64     // messages that waited in the stream when the last one came
 	ghosts       []*lane    // requests that are gone and may have been sent messages that did not arrive
 	held         []*Message // arrived in doubt, not offered to the workers
+	bodiless     []*Message // so are these: see doubtBody
 	pulling      Pulling
 	notBefore    time.Time     // no pull request before then
 	exchangeFrom time.Time     // no ack asks for a message before then
@@ -544,7 +545,7 @@ func (s *Source) shut() {
 		// It came from the durable that was made anew: that one may have it back.
 		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
 	}
-	s.held = nil
+	s.held, s.bodiless = nil, nil
 	if s.order != nil {
 		s.order.held, s.order.behind = nil, nil
 	}
