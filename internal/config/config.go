@@ -46,7 +46,7 @@ type Consumer struct {
 	// Manage says what the sidecar may do to the durable: create makes it if it is missing, update also applies
 	// changes the server allows, none makes no create or update call.
 	Manage string `koanf:"manage" enum:"create,update,none"`
-	// DeliverPolicy is where a durable made here begins: all, new, last, last_per_subject, an RFC 3339 time or a
+	// DeliverPolicy is where a durable made here begins: all, new, last, last_per_subject, an RFC 3339 time of 1970 to 2262 or a
 	// stream sequence.
 	DeliverPolicy string `koanf:"deliver_policy" scalar:"any"`
 	// AckWait is how long the server waits for a verdict before it delivers again, at least 1s. Leases are kept
