@@ -19,7 +19,7 @@ var docs = map[string]string{
 	"config.Consumer.Adaptive":               "Adaptive lets the sidecar find out how many requests at a time the app can take, from 1 to concurrency.max: more only while that gets more done, fewer when the app is overloaded. Without it there may always be that many.",
 	"config.Consumer.Batch":                  "Batch sends several messages in one request.",
 	"config.Consumer.Breaker":                "Breaker stops pulling while the app fails message after message.",
-	"config.Consumer.Concurrency":            "Concurrency is the most requests in flight, 1 to 10000: a number, or {max: 64, adaptive: true} to find out how many the app can take.",
+	"config.Consumer.Concurrency":            "Concurrency is the most requests in flight, 1 to 10000: a number, or {max: 64, adaptive: true} to find out how many the app can take. With order: stream it is 1, also by default.",
 	"config.Consumer.DLQ":                    "DLQ is where dead letters go.",
 	"config.Consumer.Dedupe":                 "Dedupe is how a message already answered is recognized.",
 	"config.Consumer.DeliverPolicy":          "DeliverPolicy is where a durable made here begins: all, new, last, last_per_subject, an RFC 3339 time of 1970 to 2262 or a stream sequence.",
