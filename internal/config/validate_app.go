@@ -127,17 +127,8 @@ func (c *checker) appHeaders(a forward.Config, hasUser bool) {
 
 // urlPath checks a path that is joined to app.url.
 func (c *checker) urlPath(key, p string) {
-	switch {
-	case !strings.HasPrefix(p, "/"):
-		c.fault(key, "must begin with /")
-	case strings.ContainsAny(p, "?#"):
-		c.fault(key, "must not have a query or fragment")
-	case strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		c.fault(key, "holds blanks or control characters: escape them, as in %%20")
-	default:
-		if _, err := url.ParseRequestURI(p); err != nil {
-			c.fault(key, "is not a valid path of a URL")
-		}
+	if err := forward.CheckPath(p); err != nil {
+		c.fault(key, "%v", err)
 	}
 }
 
