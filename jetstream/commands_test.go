@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -32,6 +33,16 @@ func TestCommandHeaders(t *testing.T) {
 	for _, name := range removed {
 		if name != natsjs.MsgIDHeader && len(msgs[0].Header[name]) > 0 {
 			t.Errorf("%s is in the entry", name)
+		}
+	}
+}
+
+// TestLongestAckWait holds that what is made of a durable's ack wait is a time to come, however long it is.
+func TestLongestAckWait(t *testing.T) {
+	const most = time.Duration(1<<63 - 1)
+	for _, c := range []natsjs.ConsumerConfig{{AckWait: most}, {AckWait: most, BackOff: []time.Duration{most, most}}, {BackOff: []time.Duration{most}}} {
+		if shortest, longest := ackWait(c), takenBackAfter(c); 2*shortest <= 0 || 2*longest < shortest {
+			t.Errorf("%v: %v to %v", c, shortest, longest)
 		}
 	}
 }

@@ -25,6 +25,9 @@ type dlqNames struct {
 	stream, subjects string
 }
 
+// longest is the longest duration taken: sums and doubles of such do not wrap around.
+const longest = 100 * 365 * 24 * time.Hour
+
 // validate reports everything that cannot work, and adds warnings.
 func (b *builder) validate() []Fault {
 	c := &checker{l: b.loaded, wrong: b.wrong, shown: make(map[string]string), seen: make(map[Fault]bool)}
@@ -32,6 +35,9 @@ func (b *builder) validate() []Fault {
 		c.shown[path] = f.shownLeaf(v)
 		c.unredacted(f, path, v)
 		c.unexpanded(f, path, v)
+		if f.kind == duration && time.Duration(v.Int()) > longest {
+			c.fault(path, "must be at most %s, a hundred years", shortDuration(longest))
+		}
 		if f.enum != nil && f.key != "method" {
 			c.oneOf(path, v.String(), f.enum)
 		}
