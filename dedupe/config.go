@@ -7,7 +7,7 @@ import "time"
 type Config struct {
 	// Store is where answered messages are remembered: memory (this process), kv (also a JetStream key-value bucket, shared by all sidecars and lasting) or off.
 	Store string `koanf:"store" enum:"memory,kv,off"`
-	// TTL is how long an answered message is remembered.
+	// TTL is how long an answered message is remembered, at least 100ms.
 	TTL time.Duration `koanf:"ttl"`
 	// MaxEntries bounds the memory store; the oldest entry makes room. An entry costs at most 64 bytes.
 	MaxEntries int `koanf:"max_entries"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -230,6 +231,9 @@ func TestProbeInterval(t *testing.T) {
 		if d := probeInterval(time.Second, random); d < 900*time.Millisecond || d > 1100*time.Millisecond {
 			t.Errorf("%v", d)
 		}
+	}
+	if longest := time.Duration(math.MaxInt64); probeInterval(longest, 0.99) < longest/4 {
+		t.Errorf("the longest interval becomes %v", probeInterval(longest, 0.99))
 	}
 	if probeInterval(1, 0) < 1 {
 		t.Error("a loop without a pause")

@@ -50,6 +50,9 @@ func (c Config) resolve() (Config, []error) {
 	if c.Ready.Interval < 0 {
 		fault("ready.interval: %v is not above 0", c.Ready.Interval)
 	}
+	if err := CheckPath(c.Ready.Path); c.Ready.Path != "" && err != nil {
+		fault("ready.path: %q %w", c.Ready.Path, err)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		// The value is secret: it is in no text.
 		canonical := http.CanonicalHeaderKey(name)

@@ -9,7 +9,7 @@ type Config struct {
 	URL string `koanf:"url" secret:"url"`
 	// Protocol is http1, or h2c for HTTP/2 without TLS.
 	Protocol string `koanf:"protocol" enum:"http1,h2c"`
-	// Timeout bounds one attempt, from the first byte sent until the whole answer was read.
+	// Timeout bounds one attempt, from the first byte sent until the whole answer was read; at least 1ms.
 	Timeout time.Duration `koanf:"timeout"`
 	// CAFile is a PEM file with the certificate authorities to trust for an https app; empty means the system's.
 	CAFile string `koanf:"ca_file"`
@@ -28,6 +28,6 @@ type Config struct {
 type ReadyConfig struct {
 	// Path answers 2xx when the app is ready; without a path a connection is enough: TCP, and TLS for https.
 	Path string `koanf:"path"`
-	// Interval is the time between probes; while the app cannot be connected to, 2s at most.
+	// Interval is the time between probes; at least 10ms. While the app cannot be connected to it is 2s at most.
 	Interval time.Duration `koanf:"interval"`
 }

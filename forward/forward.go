@@ -115,9 +115,6 @@ func New(c Config, o Options) (*Client, error) {
 	client.probing = client.newTransport(1)
 	client.probing.DisableKeepAlives = true
 	client.retry = newRetry()
-	if _, err := client.Target(http.MethodGet, c.Ready.Path); err != nil {
-		return nil, fmt.Errorf("ready.%w", err)
-	}
 	return client, nil
 }
 

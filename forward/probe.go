@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -46,7 +47,9 @@ func (c *Client) untilNext() time.Duration {
 	return probeInterval(interval, rand.Float64())
 }
 
+// probeInterval is an interval, a tenth of it more or less by chance.
 func probeInterval(interval time.Duration, random float64) time.Duration {
+	interval = min(interval, math.MaxInt64/2) // it must not wrap around
 	return max(interval+time.Duration((random-0.5)*float64(interval)/5), 1)
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 )
 
 // Target is where one consumer's messages go: a method and a URL, worked out once.
@@ -18,14 +17,14 @@ type Target struct {
 	format Format
 }
 
-// Target makes the target of a method and a path, which is joined to the path of the app's URL and may have a query.
+// Target makes the target of a method and a path, which is joined to the app's URL: see CheckPath.
 func (c *Client) Target(method, path string) (*Target, error) {
 	if !validName(method) || method == http.MethodConnect {
 		return nil, fmt.Errorf("method: %q is not a method that can carry a message", method)
 	}
 	u, err := join(c.base, path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("path: %q %w", path, err)
 	}
 	t := &Target{method: method, url: u}
 	// Written once: net/http rejects here what it would reject in every request.
@@ -66,35 +65,6 @@ func (c *Client) write(dst []byte, t *Target, m *Message) ([]byte, int) {
 // hasBody reports whether a request by a method tells its length even if it is 0.
 func hasBody(method string) bool {
 	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
-}
-
-// join is the base with a path, and its query, appended.
-func join(base *url.URL, path string) (*url.URL, error) {
-	ref, err := url.Parse(path)
-	if err != nil {
-		return nil, fmt.Errorf("path: %w", err)
-	}
-	if ref.Scheme != "" || ref.Host != "" || ref.User != nil || ref.Fragment != "" {
-		return nil, fmt.Errorf("path: %q is not a path", path)
-	}
-	u := *base
-	if p := ref.EscapedPath(); p != "" {
-		p = strings.TrimSuffix(base.EscapedPath(), "/") + "/" + strings.TrimPrefix(p, "/")
-		if u.Path, err = url.PathUnescape(p); err != nil {
-			return nil, fmt.Errorf("path: %w", err)
-		}
-		u.RawPath = p // used where it differs from the path's own escaping
-	} else if u.Path == "" {
-		u.Path = "/"
-	}
-	switch {
-	case ref.RawQuery == "":
-	case u.RawQuery == "":
-		u.RawQuery = ref.RawQuery
-	default:
-		u.RawQuery += "&" + ref.RawQuery
-	}
-	return &u, nil
 }
 
 // request is a request to the target, without a body.

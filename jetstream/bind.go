@@ -340,6 +340,9 @@ func (s *Source) warnings(b *binding) []string {
 	return ws
 }
 
+// longestWait is the longest time that a durable is taken to wait for a verdict: sums and doubles of it do not wrap around.
+const longestWait = 100 * 365 * 24 * time.Hour
+
 // ackWait is the shortest time the server waits for a verdict: with a BackOff, its shortest step.
 func ackWait(c natsjs.ConsumerConfig) time.Duration {
 	d := c.AckWait
@@ -351,12 +354,12 @@ func ackWait(c natsjs.ConsumerConfig) time.Duration {
 	if d <= 0 {
 		d = 30 * time.Second
 	}
-	return d
+	return min(d, longestWait)
 }
 
 // takenBackAfter is the longest time until the server takes a delivery back that nobody heard of: with a BackOff, its longest step.
 func takenBackAfter(c natsjs.ConsumerConfig) time.Duration {
-	return max(ackWait(c), slices.Max(append(c.BackOff[:len(c.BackOff):len(c.BackOff)], c.AckWait)))
+	return min(max(ackWait(c), slices.Max(append(c.BackOff[:len(c.BackOff):len(c.BackOff)], c.AckWait))), longestWait)
 }
 
 func (c *Conn) streamInfo(ctx context.Context, stream string) (*natsjs.StreamInfo, error) {

@@ -43,21 +43,6 @@ const (
 	maxSubject = 3500
 )
 
-// commands are the headers that the server acts on at publish (nats-server stream.go), or sets itself: copied into a DLQ
-// entry they would make the stream refuse it, expire it, purge what is there, or say what is not true.
-var commands = []string{
-	"Nats-Msg-Id", "Nats-Expected-", "Nats-Rollup", "Nats-TTL", "Nats-Batch-", "Nats-Schedule", "Nats-Incr", "Nats-Counter-Sources",
-	"Nats-Marker-Reason", "Nats-Required-Api-Level", "Nats-Stream-Identity", "Nats-Trace-", "Nats-Pin-Id", "Nats-Stream-Source",
-	"Nats-Response-Type", "Nats-No-Masking", "Nats-Request-Info",
-}
-
-// isCommand reports whether a header must not be copied into another stream.
-func isCommand(name string) bool {
-	return slices.ContainsFunc(commands, func(c string) bool {
-		return len(name) >= len(c) && strings.EqualFold(name[:len(c)], c)
-	})
-}
-
 // entries makes the messages that store a dead letter within limit bytes: one, or two parts. What does not fit is left
 // out in this order: the response, the error, original headers from the largest on.
 func (d *DeadLetters) entries(dl DeadLetter, limit int) ([]*nats.Msg, int, error) {

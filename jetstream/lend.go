@@ -111,7 +111,7 @@ func (s *Source) crowded() bool {
 		return false
 	}
 	most := s.bound.info.Config.MaxAckPending
-	return most >= keepsOrder && (s.parked+s.naks)*100 >= most*parkedMost
+	return most >= keepsOrder && holdsShare(s.parked+s.naks, most, parkedMost)
 }
 
 var errLeaseLost = errors.New("the lease is lost")

@@ -206,13 +206,16 @@ func leader(info *natsjs.ConsumerInfo) string {
 // when they hold all of it, the server delivers nothing new.
 func (s *Source) warnParked(info *natsjs.ConsumerInfo) {
 	most := info.Config.MaxAckPending
-	if most <= 0 || info.NumAckPending*100 < most*parkedWarning {
+	if most <= 0 || !holdsShare(info.NumAckPending, most, parkedWarning) {
 		return
 	}
 	s.conn.complain("parked "+s.cfg.Stream+" "+s.cfg.Durable, "most of max_ack_pending is held by messages that wait for a retry or are in work: new ones will have to wait; raise it, or let retries wait in the retry stream (retry_stream.enabled, nats-server 2.12)",
 		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable),
 		slog.Int("ack_pending", info.NumAckPending), slog.Int("leased_here", len(s.leases)), slog.Int("max_ack_pending", most))
 }
+
+// holdsShare reports whether n is at least so many per cent of most, which may be as large as an int.
+func holdsShare(n, most, percent int) bool { return float64(n)*100 >= float64(most)*float64(percent) }
 
 // offerHeld hands out what arrived in doubt, now that the durable is known to be the same: it lost state in a crash.
 func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {

@@ -5,7 +5,7 @@ import "time"
 // RetryConfig is the retry schedule: before attempt n+1 a message waits Initial × Multiplier^(n-1), at most Max,
 // of which the fraction Jitter is random.
 type RetryConfig struct {
-	// Initial is the delay after the first failed attempt, before jitter.
+	// Initial is the delay after the first failed attempt, before jitter; at least 1ms.
 	Initial time.Duration `koanf:"initial"`
 	// Multiplier is the factor from one delay to the next, at least 1.
 	Multiplier float64 `koanf:"multiplier"`
@@ -32,9 +32,9 @@ type StatusConfig struct {
 
 // BreakerConfig says when an app counts as failing, and how it is tried again.
 type BreakerConfig struct {
-	// Failures is how many different messages in a row must fail to open the breaker; 0 turns it off.
+	// Failures is how many different messages in a row must fail to open the breaker, 10000 at most; 0 turns it off.
 	Failures int `koanf:"failures"`
-	// ProbeInterval is the time from the opening to the first probe; it doubles with each probe that fails.
+	// ProbeInterval is the time from the opening to the first probe; it doubles with each probe that fails. At least 10ms.
 	ProbeInterval time.Duration `koanf:"probe_interval"`
 	// ProbeMax is the longest time between probes.
 	ProbeMax time.Duration `koanf:"probe_max"`

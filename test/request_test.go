@@ -20,12 +20,12 @@ func TestRequestSaysWhatIsDelivered(t *testing.T) {
 	w.publish("orders.eu.new", "two")
 	w.publish("orders.eu.new", "three")
 	w.running(func(c *config.Config) { c.App.URL += "/base/" }, consumer(func(c *config.Consumer) {
-		c.Path, c.Method, c.Concurrency, c.Prefetch, c.MaxDeliver = "/hook/a%2Fb?x=1", "PUT", 1, 0, 7
+		c.Path, c.Method, c.Concurrency, c.Prefetch, c.MaxDeliver = "/hook/a%2Fb/ü", "PUT", 1, 0, 7
 	}))
 	eventually(t, func() bool { return w.app.count() == 1 }, text("the first call"))
 	c := w.app.all()[0]
 	close(open)
-	if c.method != "PUT" || c.uri != "/base/hook/a%2Fb?x=1" || c.host != w.app.address || c.body != "one" {
+	if c.method != "PUT" || c.uri != "/base/hook/a%2Fb/%C3%BC" || c.host != w.app.address || c.body != "one" {
 		t.Errorf("%s %s at %s: %q", c.method, c.uri, c.host, c.body)
 	}
 	if c.length != 3 || len(c.encoding) > 0 {

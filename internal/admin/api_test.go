@@ -40,10 +40,16 @@ func newWorld(t *testing.T) *world { return worldWith(t, config.Admin{}, "ORDERS
 
 func worldWith(t *testing.T, cfg config.Admin, streams ...string) *world {
 	t.Helper()
-	w := &world{t: t, doc: openapitest.Open(t, openAPI), letters: admintest.NewLetters(streams...), consumer: admintest.NewConsumer("ORDERS", "worker")}
+	c := admintest.NewConsumer("ORDERS", "worker")
+	return worldOf(t, cfg, c, c.Admin(), streams...)
+}
+
+func worldOf(t *testing.T, cfg config.Admin, consumer *admintest.Consumer, served admin.Consumer, streams ...string) *world {
+	t.Helper()
+	w := &world{t: t, doc: openapitest.Open(t, openAPI), letters: admintest.NewLetters(streams...), consumer: consumer}
 	w.server = admin.New(admin.Options{
 		Config: cfg, Ready: func() admin.Readiness { return admin.Checks(true, true, "", []pipeline.Status{w.consumer.Status()}) },
-		Consumers: []admin.Consumer{w.consumer.Admin()}, Letters: w.letters, Changes: w.letters, Version: "v1", Log: slog.New(slog.DiscardHandler),
+		Consumers: []admin.Consumer{served}, Letters: w.letters, Changes: w.letters, Version: "v1", Log: slog.New(slog.DiscardHandler),
 		HistoryStep: 10 * time.Millisecond,
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -140,6 +146,18 @@ func TestGetConsumers(t *testing.T) {
 	}
 	for len(o.Consumers[0].History.Points) < 60 { // until it is full
 		w.ask("GET", "/api/consumers", "", 200, "Overview", &o)
+	}
+}
+
+// TestConcurrencyInEffect holds that the API says how many requests there may be, and not how many without an order.
+func TestConcurrencyInEffect(t *testing.T) {
+	c := admintest.NewConsumer("ORDERS", "worker")
+	served := c.Admin()
+	served.Config.Order = "stream"
+	var o admin.Overview
+	worldOf(t, config.Admin{}, c, served).ask("GET", "/api/consumers", "", 200, "Overview", &o)
+	if o.Consumers[0].Concurrency != 1 {
+		t.Errorf("concurrency %d", o.Consumers[0].Concurrency)
 	}
 }
 

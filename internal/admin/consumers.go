@@ -188,7 +188,7 @@ func (w *watched) state(now time.Time) ConsumerState {
 		Counts:   Counts{Ack: n.Ack, Retry: n.Retry, DLQ: n.DLQ, Drop: n.Drop, Duplicate: n.Duplicate, Requests: n.Requests},
 		Rates:    w.history.rates(now, n),
 		InFlight: n.InFlight, Leased: st.Leased, Parked: st.Parked(), Pending: st.Pending, AckPending: st.AckPending,
-		MaxAckPending: st.MaxAckPending, Moved: st.Moved, Concurrency: w.Config.Concurrency, Limit: st.ConcurrencyLimit, Prefetch: w.Config.Prefetch,
+		MaxAckPending: st.MaxAckPending, Moved: st.Moved, Concurrency: w.Config.InFlight(), Limit: st.ConcurrencyLimit, Prefetch: w.Config.Prefetch,
 		Breaker: Breaker{Open: st.BreakerOpen, Reason: st.BreakerCause},
 		DLQ:     DLQ{Enabled: st.DLQEnabled, Stream: st.DLQStream, OK: st.DLQOK, Detail: st.DLQDetail, Depth: st.DLQDepth},
 		Errors:  errorsOf(w.Activity.Failures()),

@@ -29,6 +29,10 @@ func TestConcurrencyForms(t *testing.T) {
 		{"environment over a map", "{max: 64, adaptive: true}", "", []string{"SIDECAR_CONSUMERS_0_CONCURRENCY=8"}, 8, false, "concurrency: 8 # env"},
 		{"environment into a map", "{max: 64, adaptive: true}", "", []string{"SIDECAR_CONSUMERS_0_CONCURRENCY_MAX=32"}, 32, true, "max: 32 # env"},
 		{"environment beside a number", "8", "", []string{"SIDECAR_CONSUMERS_0_CONCURRENCY_ADAPTIVE=true"}, 8, true, "max: 8 # file s.yaml:1 adaptive: true # env"},
+		{"order: stream", "%order: stream", "", nil, 1, false, "concurrency: 1 # order: stream"},
+		{"order: stream in defaults", "", "%order: stream", nil, 1, false, "concurrency: 1 # order: stream"},
+		{"order: stream by environment", "", "", []string{"SIDECAR_CONSUMERS_0_ORDER=stream"}, 1, false, "concurrency: 1 # order: stream"},
+		{"order: stream and the number", "1, order: stream", "", nil, 1, false, "concurrency: 1 # file s.yaml:1"},
 		{"defaults", "", "{max: 64, adaptive: true}", nil, 64, true, "max: 64 # file defaults s.yaml:2"},
 		{"number over defaults", "8", "{max: 64, adaptive: true}", nil, 8, false, "concurrency: 8 # file s.yaml:1"},
 		{"map over defaults", "{max: 32}", "{max: 64, adaptive: true}", nil, 32, true, "max: 32 # file s.yaml:1"},
@@ -38,6 +42,9 @@ func TestConcurrencyForms(t *testing.T) {
 			key := func(value string) string {
 				if value == "" {
 					return ""
+				}
+				if other, ok := strings.CutPrefix(value, "%"); ok {
+					return other
 				}
 				return "concurrency: " + value
 			}
@@ -74,7 +81,8 @@ func TestConcurrencyGivenTwice(t *testing.T) {
 
 // TestAdaptiveWithoutEffect holds that one is told of an adaptive limit that can only be one.
 func TestAdaptiveWithoutEffect(t *testing.T) {
-	for _, keys := range []string{"concurrency: {max: 1, adaptive: true}", "order: stream, concurrency: {max: 1, adaptive: true}"} {
+	for _, keys := range []string{"concurrency: {max: 1, adaptive: true}", "order: stream, concurrency: {max: 1, adaptive: true}",
+		"order: stream, concurrency: {adaptive: true}"} {
 		l := mustLoad(t, Options{File: write(t, "s.yaml", "consumers: [{stream: A, durable: b, "+keys+"}]")})
 		if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "concurrency.adaptive = true: has no effect") {
 			t.Errorf("%s: %q", keys, l.Warnings)

@@ -46,7 +46,7 @@ type Consumer struct {
 	// Manage says what the sidecar may do to the durable: create makes it if it is missing, update also applies
 	// changes the server allows, none makes no create or update call.
 	Manage string `koanf:"manage" enum:"create,update,none"`
-	// DeliverPolicy is where a durable made here begins: all, new, last, last_per_subject, an RFC 3339 time or a
+	// DeliverPolicy is where a durable made here begins: all, new, last, last_per_subject, an RFC 3339 time of 1970 to 2262 or a
 	// stream sequence.
 	DeliverPolicy string `koanf:"deliver_policy" scalar:"any"`
 	// AckWait is how long the server waits for a verdict before it delivers again, at least 1s. Leases are kept
@@ -64,7 +64,7 @@ type Consumer struct {
 	// or cloudevents-json (in structured mode: all of it in the body).
 	Format string `koanf:"format" enum:"raw,cloudevents,cloudevents-json"`
 	// Concurrency is the most requests in flight, 1 to 10000: a number, or {max: 64, adaptive: true} to find out how many the app can
-	// take.
+	// take. With order: stream it is 1, also by default.
 	Concurrency int `koanf:"concurrency" part:"max"`
 	// Adaptive lets the sidecar find out how many requests at a time the app can take, from 1 to concurrency.max: more only while
 	// that gets more done, fewer when the app is overloaded. Without it there may always be that many.

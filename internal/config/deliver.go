@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,15 @@ type DeliverPolicy struct {
 
 var errDeliverPolicy = errors.New("must be all, new, last, last_per_subject, an RFC 3339 time or a stream sequence from 1")
 
+// The times from which a durable can begin: the server counts nanoseconds since 1970 in 64 bits, and a time beyond that would be
+// another one.
+var (
+	firstStart = time.Unix(0, 0)
+	lastStart  = time.Unix(0, math.MaxInt64)
+)
+
+var errStartTime = errors.New("must be a time from 1970-01-01 to 2262-04-11, which is as far as the server's clock goes")
+
 // ParseDeliverPolicy parses all, new, last, last_per_subject, an RFC 3339 time or a stream sequence.
 func ParseDeliverPolicy(s string) (DeliverPolicy, error) {
 	switch s {
@@ -56,6 +66,9 @@ func ParseDeliverPolicy(s string) (DeliverPolicy, error) {
 		return DeliverPolicy{Kind: DeliverFromSequence, Seq: seq}, nil
 	}
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		if t.Before(firstStart) || t.After(lastStart) {
+			return DeliverPolicy{}, errStartTime
+		}
 		return DeliverPolicy{Kind: DeliverFromTime, Time: t}, nil
 	}
 	return DeliverPolicy{}, errDeliverPolicy

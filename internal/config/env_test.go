@@ -83,7 +83,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		{"map twice", "SIDECAR_APP_HEADERS=A=b,A=c", `SIDECAR_APP_HEADERS: app.headers.A: is given twice`},
 		{"list element", "SIDECAR_NATS_URLS=nats://a,,nats://b", `SIDECAR_NATS_URLS: nats.urls[1] = "": has no scheme: write nats://host:4222`},
 		{"second signing secret", "SIDECAR_APP_SIGNING_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw,hunter2", `SIDECAR_APP_SIGNING_SECRET: app.signing_secret[1]: is not whsec_ followed by base64`},
-		{"defaults", "SIDECAR_DEFAULTS_RETRY_INITIAL=0s", `SIDECAR_DEFAULTS_RETRY_INITIAL: defaults.retry.initial = 0s: must be above 0: a retry without delay is a tight loop`},
+		{"defaults", "SIDECAR_DEFAULTS_RETRY_INITIAL=0s", `SIDECAR_DEFAULTS_RETRY_INITIAL: defaults.retry.initial = 0s: must be at least 1ms: less is a tight loop`},
 		{"secret file missing", "SIDECAR_NATS_TOKEN_FILE=/nowhere/t", `SIDECAR_NATS_TOKEN_FILE: nats.token_file = "/nowhere/t": open the file: no such file or directory`},
 		{"empty secret file", "SIDECAR_NATS_TOKEN_FILE=/dev/null", `SIDECAR_NATS_TOKEN_FILE: nats.token_file = "/dev/null": the file is empty`},
 	} {

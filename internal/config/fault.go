@@ -67,7 +67,7 @@ const (
 // Origin is where a value came from.
 type Origin struct {
 	Layer string         // FromDefault, FromFile or FromEnv
-	Name  string         // the file's base name or the variable's name
+	Name  string         // the file's base name, the variable's name, or what a default follows from
 	Line  int            // in the file, from 1; 0 if unknown
 	Key   string         // key path where it was given, such as defaults.retry.max
 	Whole bool           // it was given as the value of the section that it is a part of
@@ -94,10 +94,13 @@ func (o Origin) element(name string) Origin {
 	return o
 }
 
-// String is "default", "file sidecar.yaml:12", "file defaults sidecar.yaml:12" or "env SIDECAR_APP_URL".
+// String is "default", "order: stream" for what follows from that, "file sidecar.yaml:12", "file defaults sidecar.yaml:12" or "env SIDECAR_APP_URL".
 func (o Origin) String() string {
 	switch o.Layer {
 	case "", FromDefault:
+		if o.Name != "" {
+			return o.Name
+		}
 		return FromDefault
 	case FromFile:
 		s := "file "

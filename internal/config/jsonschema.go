@@ -24,18 +24,18 @@ type object = map[string]any
 
 // limits are the least and the most that validation takes, whatever else is configured.
 var limits = map[string]struct{ least, most any }{
-	"config.Consumer.Concurrency":           {1, 10000},
-	"config.Consumer.Prefetch":              {0, 100000},
+	"config.Consumer.Concurrency":           {1, mostConcurrency},
+	"config.Consumer.Prefetch":              {0, mostPrefetch},
 	"config.Consumer.MaxAckPending":         {1, nil},
 	"config.Consumer.MaxBytes":              {1, nil},
 	"config.Consumer.Replicas":              {0, 5},
 	"config.Consumer.MaxDeliver":            {0, nil},
-	"config.Consumer.Rate":                  {0, nil},
-	"jetstream.BatchConfig.MaxMessages":     {1, 10000},
+	"config.Consumer.Rate":                  {0, mostRate},
+	"jetstream.BatchConfig.MaxMessages":     {1, mostMessages},
 	"jetstream.BatchConfig.MaxBytes":        {1, nil},
 	"policy.RetryConfig.Multiplier":         {1, nil},
 	"policy.RetryConfig.Jitter":             {0, 1},
-	"policy.BreakerConfig.Failures":         {0, nil},
+	"policy.BreakerConfig.Failures":         {0, mostFailures},
 	"jetstream.DeadLetterConfig.MaxBytes":   {0, nil},
 	"jetstream.DeadLetterConfig.AlertDepth": {0, nil},
 }

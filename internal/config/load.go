@@ -149,7 +149,18 @@ func (b *builder) build() {
 		}
 		c := DefaultConsumer()
 		b.fill(one, of.sub, "", fmt.Sprintf("consumers[%d]", i), reflect.ValueOf(&c).Elem())
+		b.imply(of.sub, fmt.Sprintf("consumers[%d]", i), &c)
 		b.loaded.Consumers = append(b.loaded.Consumers, c)
+	}
+}
+
+// imply sets what follows from another key of a consumer and was not given itself.
+func (b *builder) imply(fields []field, path string, c *Consumer) {
+	f, _, _ := find(fields, "concurrency")
+	path = join(path, f.key)
+	if c.Order == "stream" && b.loaded.Origin(b.loaded.firstPart(path, f)).Layer == FromDefault {
+		c.Concurrency = c.InFlight()
+		b.loaded.origins[join(path, f.sub[0].key)] = Origin{Layer: FromDefault, Name: "order: stream"}
 	}
 }
 

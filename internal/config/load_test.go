@@ -54,6 +54,21 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
+// TestOutermostValues holds that the least and the most that is told of in a refusal is accepted.
+func TestOutermostValues(t *testing.T) {
+	for _, keys := range []string{
+		"breaker: {probe_interval: 10ms, probe_max: 10ms}", "breaker: {failures: 10000}", "breaker: {failures: 0, probe_interval: 1ns}",
+		"retry: {initial: 1ms, max: 1ms}", "dedupe: {ttl: 100ms}", "dedupe: {store: off, ttl: 0s}", "rate: 1000000000",
+		"max_ack_pending: 9223372036854775807", "ack_wait: 876000h", "concurrency: 10, batch: {max_messages: 10000}",
+		"deliver_policy: 1970-01-01T00:00:00Z", "deliver_policy: 2262-04-11T23:47:16.854775807Z", "deliver_policy: 2262-04-11T23:00:00-00:30",
+	} {
+		l := mustLoad(t, Options{File: write(t, "s.yaml", "app: {timeout: 1ms, ready: {interval: 10ms}}\nconsumers: [{stream: A, durable: b, "+keys+"}]\n")})
+		if p := l.Consumers[0].Deliver(); p.Kind == DeliverFromTime && p.Time.UnixNano() < 0 {
+			t.Errorf("%s: begins at %v", keys, p.Time)
+		}
+	}
+}
+
 const minimal = "consumers: [{stream: A, durable: b}]\n"
 
 func mustLoad(t *testing.T, opts Options) *Loaded {

@@ -25,6 +25,9 @@ type dlqNames struct {
 	stream, subjects string
 }
 
+// longest is the longest duration taken: sums and doubles of such do not wrap around.
+const longest = 100 * 365 * 24 * time.Hour
+
 // validate reports everything that cannot work, and adds warnings.
 func (b *builder) validate() []Fault {
 	c := &checker{l: b.loaded, wrong: b.wrong, shown: make(map[string]string), seen: make(map[Fault]bool)}
@@ -32,6 +35,9 @@ func (b *builder) validate() []Fault {
 		c.shown[path] = f.shownLeaf(v)
 		c.unredacted(f, path, v)
 		c.unexpanded(f, path, v)
+		if f.kind == duration && time.Duration(v.Int()) > longest {
+			c.fault(path, "must be at most %s, a hundred years", shortDuration(longest))
+		}
 		if f.enum != nil && f.key != "method" {
 			c.oneOf(path, v.String(), f.enum)
 		}
@@ -145,6 +151,42 @@ func (c *checker) positive(path string, d time.Duration) {
 	}
 }
 
+// atLeast reports a duration below the least that makes sense.
+func (c *checker) atLeast(path string, d, least time.Duration, why string) {
+	if d < least {
+		c.fault(path, "must be at least %s: %s", least, why)
+	}
+}
+
+// span is two keys of a section that are the shortest and the longest of a time.
+type span struct {
+	section string
+	lowKey  string
+	low     time.Duration
+	highKey string
+	high    time.Duration
+}
+
+// span reports a time that can be below least, and one whose shortest is above its longest: at the key that was given.
+func (c *checker) span(s span, least time.Duration) {
+	const why = "less is a tight loop"
+	low, high := join(s.section, s.lowKey), join(s.section, s.highKey)
+	name := s.section[strings.LastIndexByte(s.section, '.')+1:]
+	if s.low < least {
+		c.fault(low, "must be at least %s: %s", least, why)
+	}
+	if s.high < least {
+		c.fault(high, "must be at least %s: %s", least, why)
+	}
+	switch {
+	case s.low < least || s.high < least || s.low <= s.high:
+	case c.given(high) && !c.wrong[low]:
+		c.fault(high, "must not be below %s.%s (%s)", name, s.lowKey, shortDuration(s.low))
+	case !c.wrong[high]:
+		c.fault(low, "must not be above %s.%s (%s)", name, s.highKey, shortDuration(s.high))
+	}
+}
+
 func (c *checker) notNegative(path string, d time.Duration) {
 	if d < 0 {
 		c.fault(path, "must not be negative")
@@ -152,10 +194,12 @@ func (c *checker) notNegative(path string, d time.Duration) {
 }
 
 func (c *checker) between(path string, v, lowest, highest int) {
-	if v < lowest || v > highest {
+	if !within(v, lowest, highest) {
 		c.fault(path, "must be %d to %d", lowest, highest)
 	}
 }
+
+func within(v, lowest, highest int) bool { return lowest <= v && v <= highest }
 
 // file checks that a file can be opened.
 func (c *checker) file(path, name string) {

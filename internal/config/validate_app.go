@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jetsidecar/jetsidecar/forward"
 )
@@ -25,6 +26,9 @@ var perMessage = []string{"Nats-Subject", "Nats-Stream", "Nats-Consumer", "Nats-
 // ofSignature are the headers that the sidecar sets for each request if there is a signing secret.
 var ofSignature = []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"}
 
+// leastTimeout is the shortest app.timeout.
+const leastTimeout = time.Millisecond
+
 // app checks where the app is and how it is spoken to.
 func (c *checker) app() {
 	a := c.l.App
@@ -32,7 +36,7 @@ func (c *checker) app() {
 	if a.Protocol == "h2c" && scheme == "https" {
 		c.fault("app.protocol", "h2c is HTTP/2 without TLS and cannot be used with an https app.url")
 	}
-	c.positive("app.timeout", a.Timeout)
+	c.atLeast("app.timeout", a.Timeout, leastTimeout, "no app answers in less")
 	if a.CAFile != "" && scheme != "https" && scheme != "" {
 		c.fault("app.ca_file", "is of use with an https app.url only")
 	}
@@ -48,10 +52,10 @@ func (c *checker) app() {
 	if a.Ready.Path != "" {
 		c.urlPath("app.ready.path", a.Ready.Path)
 	}
-	c.positive("app.ready.interval", a.Ready.Interval)
+	c.atLeast("app.ready.interval", a.Ready.Interval, leastProbe, "less is a tight loop")
 }
 
-// appURL checks app.url; scheme is empty if it is wrong.
+// appURL checks app.url; scheme is empty if it has none of ours.
 func (c *checker) appURL(s string) (scheme string, hasUser bool) {
 	u, err := url.Parse(s)
 	switch {
@@ -67,10 +71,11 @@ func (c *checker) appURL(s string) (scheme string, hasUser bool) {
 		c.fault("app.url", "has no host")
 	case u.Scheme != "unix" && u.Port() != "" && !validPort(u.Port()):
 		c.fault("app.url", "has a port that is not 1 to 65535")
-	default:
-		return u.Scheme, u.User != nil
 	}
-	return "", false
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix" {
+		return "", false
+	}
+	return u.Scheme, u.User != nil
 }
 
 // signingSecret checks the secrets that requests are signed with.
@@ -112,7 +117,8 @@ func (c *checker) appHeaders(a forward.Config, hasUser bool) {
 			c.item("app.headers", at, "", "is given together with app.signing_secret, which sets it for each request")
 		case canonical == "Content-Type" && slices.ContainsFunc(c.l.Consumers, func(c Consumer) bool { return c.Format == "cloudevents-json" }):
 			c.item("app.headers", at, "", "is given together with format: cloudevents-json, which has a content type of its own")
-		case !validHeaderValue(headers[name]):
+		}
+		if validHeaderName(name) && !validHeaderValue(headers[name]) {
 			c.item("app.headers", at, "", "holds control characters, which an HTTP header cannot")
 		}
 		seen[canonical] = true
@@ -121,17 +127,8 @@ func (c *checker) appHeaders(a forward.Config, hasUser bool) {
 
 // urlPath checks a path that is joined to app.url.
 func (c *checker) urlPath(key, p string) {
-	switch {
-	case !strings.HasPrefix(p, "/"):
-		c.fault(key, "must begin with /")
-	case strings.ContainsAny(p, "?#"):
-		c.fault(key, "must not have a query or fragment")
-	case strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		c.fault(key, "holds blanks or control characters: escape them, as in %%20")
-	default:
-		if _, err := url.ParseRequestURI(p); err != nil {
-			c.fault(key, "is not a valid path of a URL")
-		}
+	if err := forward.CheckPath(p); err != nil {
+		c.fault(key, "%v", err)
 	}
 }
 

@@ -16,6 +16,15 @@ import (
 // leastDelay is the shortest retry.initial: below it a retry is a tight loop.
 const leastDelay = time.Millisecond
 
+// leastProbe is the shortest time between two probes of an app: below it probing is a tight loop.
+const leastProbe = 10 * time.Millisecond
+
+// mostFailures bounds the messages that a breaker remembers.
+const mostFailures = 10_000
+
+// mostRate is the highest rate that is told from no limit.
+const mostRate = 1e9
+
 // consumers checks every consumer, and those of one against the others.
 func (c *checker) consumers() {
 	all := c.l.Consumers
@@ -70,28 +79,39 @@ func (c *checker) consumer(p string, one Consumer) {
 	if one.RetryStream.MaxBytes < 0 {
 		c.fault(p+".retry_stream.max_bytes", "must not be negative; 0 means no limit")
 	}
-	if one.Rate < 0 || math.IsNaN(one.Rate) || math.IsInf(one.Rate, 0) {
-		c.fault(p+".rate", "must be a finite number from 0; 0 means no limit")
+	if !(one.Rate >= 0 && one.Rate <= mostRate) {
+		c.fault(p+".rate", "must be a number from 0 to %.0f; 0 means no limit", mostRate)
 	}
 }
 
 // flow checks what bounds the messages under way.
 func (c *checker) flow(p string, one Consumer) {
 	concurrency := c.concurrency(p+".concurrency", one)
-	c.between(p+".prefetch", one.Prefetch, 0, 100000)
+	c.between(p+".prefetch", one.Prefetch, 0, mostPrefetch)
 	if one.MaxBytes < 1 {
 		c.fault(p+".max_bytes", "must be at least 1; one message is always allowed")
 	}
 	if one.Order == "stream" && one.Concurrency > 1 && c.given(concurrency) {
 		c.fault(concurrency, "must be 1 with order: stream, which handles one message at a time")
 	}
+	c.ackPending(p+".max_ack_pending", one)
+}
+
+// ackPending checks how many messages may be unsettled against those that may be leased.
+func (c *checker) ackPending(p string, one Consumer) {
+	if one.MaxAckPending < 1 {
+		c.fault(p, "must be at least 1")
+		return
+	}
+	if !within(one.Concurrency, 1, mostConcurrency) || !within(one.Prefetch, 0, mostPrefetch) || !within(one.Batch.MaxMessages, 1, mostMessages) {
+		return // reported there
+	}
 	switch leased := one.Leases(); {
-	case one.MaxAckPending < 1:
-		c.fault(p+".max_ack_pending", "must be at least 1")
-	case one.MaxAckPending < leased && one.Batch.MaxMessages > 1:
-		c.warn(p+".max_ack_pending", "is less than concurrency × batch.max_messages + prefetch (%d): that many can never be leased", leased)
-	case one.MaxAckPending < leased && one.Concurrency >= 1 && one.Prefetch >= 0:
-		c.warn(p+".max_ack_pending", "is less than concurrency + prefetch (%d): that many can never be leased", leased)
+	case one.MaxAckPending >= leased:
+	case one.Batch.MaxMessages > 1:
+		c.warn(p, "is less than concurrency × batch.max_messages + prefetch (%d): that many can never be leased", leased)
+	default:
+		c.warn(p, "is less than concurrency + prefetch (%d): that many can never be leased", leased)
 	}
 }
 
@@ -101,30 +121,34 @@ func (c *checker) concurrency(p string, one Consumer) string {
 	f, _, _ := find(all.sub, "concurrency")
 	most := c.l.firstPart(p, f)
 	c.shown[p] = c.shown[join(p, f.sub[0].key)]
-	c.between(most, one.Concurrency, 1, 10000)
+	c.between(most, one.Concurrency, 1, mostConcurrency)
 	if one.Adaptive && one.InFlight() == 1 {
 		c.warn(p+".adaptive", "has no effect with one request at a time")
 	}
 	return most
 }
 
-// mostBatched is the most messages that all requests of a consumer may hold.
-const mostBatched = 100_000
+// The most of what may be under way of a consumer.
+const (
+	mostConcurrency = 10_000
+	mostPrefetch    = 100_000
+	mostMessages    = 10_000  // in a batch
+	mostBatched     = 100_000 // in all batches
+)
 
 // batch checks how messages are put together. Without batches only the numbers are looked at.
 func (c *checker) batch(p string, one Consumer) {
 	b := one.Batch
-	c.between(p+".max_messages", b.MaxMessages, 1, 10000)
+	c.between(p+".max_messages", b.MaxMessages, 1, mostMessages)
 	if b.MaxBytes < 1 {
 		c.fault(p+".max_bytes", "must be at least 1; one message is always allowed")
 	}
 	c.notNegative(p+".max_wait", b.MaxWait)
-	switch {
-	case b.MaxMessages <= 1:
-	case one.Order != "none":
+	if b.MaxMessages > 1 && one.Order != "none" {
 		c.fault(p+".max_messages", "must be 1 with order: %s, of which one message of a key is at the app at a time", one.Order)
-	case one.Concurrency >= 1 && one.Concurrency <= 10000 && one.Concurrency*b.MaxMessages > mostBatched:
-		c.fault(p+".max_messages", "times concurrency (%d) is %d messages, and must be at most %d", one.Concurrency, one.Concurrency*b.MaxMessages, mostBatched)
+	}
+	if n := one.InFlight(); within(n, 1, mostConcurrency) && within(b.MaxMessages, 1, mostMessages) && n*b.MaxMessages > mostBatched {
+		c.fault(p+".max_messages", "times concurrency (%d) is %d messages, and must be at most %d", n, n*b.MaxMessages, mostBatched)
 	}
 }
 
@@ -146,26 +170,15 @@ func (c *checker) breaker(p string, b policy.BreakerConfig) {
 		c.fault(p+".failures", "must not be negative; 0 turns the breaker off")
 	case b.Failures == 0:
 		return
+	case b.Failures > mostFailures:
+		c.fault(p+".failures", "must be at most %d; 0 turns the breaker off", mostFailures)
 	}
-	if b.ProbeInterval <= 0 {
-		c.fault(p+".probe_interval", "must be above 0: probing without a pause is a tight loop")
-	} else if b.ProbeMax < b.ProbeInterval {
-		c.fault(p+".probe_max", "must not be below breaker.probe_interval (%s)", shortDuration(b.ProbeInterval))
-	}
+	c.span(span{p, "probe_interval", b.ProbeInterval, "probe_max", b.ProbeMax}, leastProbe)
 	c.notNegative(p+".hold", b.Hold)
 }
 
 func (c *checker) retry(p string, r policy.RetryConfig) {
-	switch {
-	case r.Initial <= 0:
-		c.fault(p+".initial", "must be above 0: a retry without delay is a tight loop")
-	case r.Initial < leastDelay:
-		c.fault(p+".initial", "must be at least %s: less is a tight loop", leastDelay)
-	case r.Max < r.Initial && c.given(p+".max") && !c.wrong[p+".initial"]:
-		c.fault(p+".max", "must not be below retry.initial (%s)", shortDuration(r.Initial))
-	case r.Max < r.Initial && !c.wrong[p+".max"]:
-		c.fault(p+".initial", "must not be above retry.max (%s)", shortDuration(r.Max))
-	}
+	c.span(span{p, "initial", r.Initial, "max", r.Max}, leastDelay)
 	if !(r.Multiplier >= 1) || math.IsInf(r.Multiplier, 0) {
 		c.fault(p+".multiplier", "must be a finite number from 1")
 	}
@@ -215,7 +228,7 @@ func (c *checker) dedupe(p string, one Consumer) {
 	if d.Store == "off" {
 		return
 	}
-	c.positive(p+".ttl", d.TTL)
+	c.atLeast(p+".ttl", d.TTL, leastTTL, "the server keeps no key for less; store: off turns it off")
 	if d.Store == "kv" {
 		c.bucket(p, d)
 	}
@@ -227,7 +240,7 @@ func (c *checker) dedupe(p string, one Consumer) {
 	}
 }
 
-// leastTTL is the shortest time that the server keeps a key.
+// leastTTL is the shortest time that the server keeps a key. Of what is forgotten sooner hardly anything comes again.
 const leastTTL = 100 * time.Millisecond
 
 // bucket checks the key-value bucket of a consumer's dedupe against those of the consumers before it.
@@ -237,8 +250,6 @@ func (c *checker) bucket(p string, d dedupe.Config) {
 		c.fault(p+".bucket", "must be 1 to %d letters, digits, - and _, the name of a key-value bucket", longestBucket)
 	case d.Bucket == jetstream.StateBucket:
 		c.fault(p+".bucket", "is the bucket of the sidecar's own marks, which have another ttl")
-	case d.TTL > 0 && d.TTL < leastTTL:
-		c.fault(p+".ttl", "must be at least %s with store: kv, which is the server's least", leastTTL)
 	}
 	for i, other := range c.l.Consumers {
 		q := fmt.Sprintf("consumers[%d].dedupe", i)

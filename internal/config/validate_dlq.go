@@ -81,10 +81,10 @@ func (c *checker) dlqStream(path string, one Consumer, name string) {
 			continue
 		case c.given(path):
 			c.fault(path, "makes %s, which is the source stream of consumers[%d]: dead letters would be delivered again", quote(name), i)
+			return
 		default:
 			c.fault(fmt.Sprintf("consumers[%d].stream", i), "is also the DLQ stream that %s makes: dead letters would be delivered again", path)
 		}
-		return
 	}
 }
 
@@ -129,26 +129,27 @@ func (c *checker) dlqSubject(path string, one Consumer, dlq dlqNames) {
 }
 
 // captures reports a filter that would receive what goes to the DLQ pattern: where the pattern was given, else at the
-// filter.
-func (c *checker) captures(filtersPath string, filters []string, path, pattern string) bool {
+// filter, and then every one.
+func (c *checker) captures(filtersPath string, filters []string, path, pattern string) (found bool) {
 	for i, filter := range filters {
 		switch {
 		case subjectFault(filter) != "" || !overlap(pattern, filter):
 			continue
 		case c.given(path):
 			c.fault(path, "is captured by the filter %s of %s: dead letters would be delivered again", quote(filter), filtersPath)
+			return true
 		default:
 			c.item(filtersPath, fmt.Sprintf("[%d]", i), quote(filter), "captures the dead letters' subject %s: they would be delivered again", quote(pattern))
+			found = true
 		}
-		return true
 	}
-	return false
+	return found
 }
 
 // dlqCaptured checks a DLQ subject pattern against the consumer's filters and the DLQ streams of the others.
 func (c *checker) dlqCaptured(path string, dlq dlqNames, one Consumer) {
 	for i, other := range c.l.Consumers {
-		if other.Stream == one.Stream && c.captures(fmt.Sprintf("consumers[%d].filter_subjects", i), other.FilterSubjects, path, dlq.subjects) {
+		if other.Stream == one.Stream && c.captures(fmt.Sprintf("consumers[%d].filter_subjects", i), other.FilterSubjects, path, dlq.subjects) && c.given(path) {
 			return
 		}
 		theirs := c.dlqs[i]

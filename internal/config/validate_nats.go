@@ -46,6 +46,9 @@ func (c *checker) natsURLs(urls []string) (users, sockets int) {
 		at := "[" + strconv.Itoa(i) + "]"
 		shown := quote(redactURL(s))
 		u, err := url.Parse(s)
+		if err == nil && u.User != nil {
+			users++
+		}
 		switch {
 		case err != nil && !strings.Contains(s, "://"):
 			c.item("nats.urls", at, shown, "has no scheme: write nats://host:4222")
@@ -66,9 +69,6 @@ func (c *checker) natsURLs(urls []string) (users, sockets int) {
 			c.item("nats.urls", at, shown, "has no host")
 		} else if p := u.Port(); p != "" && !validPort(p) {
 			c.item("nats.urls", at, shown, "has a port that is not 1 to 65535")
-		}
-		if u.User != nil {
-			users++
 		}
 	}
 	return users, sockets
