@@ -203,6 +203,11 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	if d.cfg.MaxAge > 0 {
 		window = min(window, d.cfg.MaxAge)
 	}
+	d.conn.making.Lock()
+	defer d.conn.making.Unlock()
+	if info, err := d.conn.streamInfo(ctx, d.name); !errors.Is(err, ErrStreamNotFound) {
+		return info, err // another consumer of this process made it just now
+	}
 	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	stream, err := d.conn.js.CreateStream(ctx, natsjs.StreamConfig{
