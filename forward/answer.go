@@ -32,11 +32,7 @@ func (x *exchange) read(resp *http.Response) error {
 func (c *Client) outcome(r reply, start []byte) policy.Outcome {
 	o := policy.Outcome{Kind: policy.Answered, Status: r.status, Response: start}
 	if r.action != "" {
-		action, ok := policy.ParseAction(r.action)
-		if !ok {
-			c.warnAction(r.action)
-		}
-		o.Action = action
+		o.Action = c.action(r.action)
 	}
 	if r.reason != "" {
 		o.Reason = strings.Clone(r.reason[:min(len(r.reason), keptBytes)])
@@ -45,6 +41,21 @@ func (c *Client) outcome(r reply, start []byte) policy.Outcome {
 		o.RetryAfter = policy.ParseRetryAfter(r.later, time.Now())
 	}
 	return o
+}
+
+// action is the most careful of the actions that an answer names, separated by commas; 0 if it names none.
+func (c *Client) action(values string) (most policy.Verdict) {
+	for value := range strings.SplitSeq(values, ",") {
+		value = strings.TrimSpace(value)
+		action, ok := policy.ParseAction(value)
+		switch {
+		case !ok && value != "":
+			c.warnAction(value)
+		case ok && (most == 0 || careful(action) > careful(most)):
+			most = action
+		}
+	}
+	return most
 }
 
 // warnAction logs a Sidecar-Action that makes no sense, at most once in a while: an app that gets it wrong does so in

@@ -6,6 +6,11 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jetsidecar/jetsidecar/policy"
 )
 
 var (
@@ -93,11 +98,27 @@ func replyOf(resp *http.Response) reply {
 	return reply{
 		status:  resp.StatusCode,
 		length:  resp.ContentLength,
-		action:  resp.Header.Get("Sidecar-Action"),
-		reason:  resp.Header.Get("Sidecar-Reason"),
-		later:   resp.Header.Get("Retry-After"),
+		action:  strings.Join(resp.Header.Values("Sidecar-Action"), ","),
+		reason:  strings.Join(filled(resp.Header.Values("Sidecar-Reason")), ", "),
+		later:   longest(resp.Header.Values("Retry-After")),
 		closing: resp.Close || resp.StatusCode < http.StatusOK,
 	}
+}
+
+// filled are the values that are not empty.
+func filled(values []string) []string {
+	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
+}
+
+// longest is the Retry-After that asks for the longest delay; empty if there is none, or nothing but nonsense.
+func longest(values []string) (later string) {
+	now, most := time.Now(), time.Duration(0)
+	for _, v := range values {
+		if d := policy.ParseRetryAfter(v, now); d > most {
+			later, most = v, d
+		}
+	}
+	return later
 }
 
 // drain reads a body to its end, so that the connection can be used again, and returns its start, so many bytes at most. A body

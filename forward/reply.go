@@ -8,10 +8,10 @@ import (
 // reply is what the head of an answer says.
 type reply struct {
 	status  int
-	length  int64 // of the body
-	action  string
+	length  int64  // of the body
+	action  string // every Sidecar-Action, separated by commas
 	reason  string
-	later   string // Retry-After
+	later   string // Retry-After, the longest
 	closing bool   // the connection ends with it
 }
 
@@ -96,7 +96,7 @@ func (r *reply) field(line []byte) bool {
 	return true
 }
 
-// first keeps a value, if it is the only one.
+// first keeps a value, if it is the only one: several are for net/http to read.
 func first(kept *string, value []byte) bool {
 	if *kept != "" || len(value) == 0 {
 		return false

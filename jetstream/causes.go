@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -18,7 +19,7 @@ const (
 // Causes counts the newest entries of the DLQ stream, 100 at most, by reason. If they cannot be read, it counts what this
 // process stored.
 func (d *DeadLetters) Causes(ctx context.Context) map[string]int {
-	if causes, err := d.sample(ctx); err == nil && len(causes) > 0 {
+	if causes, err := d.sample(ctx); err == nil {
 		return causes
 	}
 	d.mu.Lock()
@@ -52,11 +53,13 @@ func (d *DeadLetters) sample(ctx context.Context) (map[string]int, error) {
 	return newest(c)
 }
 
+var errNoSample = errors.New("no entry of the DLQ stream came in time")
+
 // newest counts the last entries that a consumer has, by reason.
 func newest(c natsjs.Consumer) (map[string]int, error) {
 	pending := min(int(c.CachedInfo().NumPending), sampleSpan)
 	if pending == 0 {
-		return nil, nil
+		return map[string]int{}, nil
 	}
 	batch, err := c.Fetch(pending, natsjs.FetchMaxWait(sampleWait))
 	if err != nil {
@@ -70,6 +73,9 @@ func newest(c natsjs.Consumer) (map[string]int, error) {
 		if reason := m.Headers().Get(HeaderReason); reason != "" {
 			causes[oneLine(reason, sampled)]++
 		}
+	}
+	if nth == 0 {
+		return nil, errors.Join(errNoSample, batch.Error())
 	}
 	return causes, nil
 }

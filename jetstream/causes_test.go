@@ -79,6 +79,12 @@ func TestCauses(t *testing.T) {
 	if _, err := d.Put(b.ctx, letter([]byte("x"), nil)); err != nil {
 		t.Fatal(err)
 	}
+	if err := stream.Purge(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.Causes(b.ctx); got == nil || len(got) != 0 {
+		t.Errorf("of an emptied DLQ: %v", got)
+	}
 	if err := b.js.DeleteStream(b.ctx, "S_DLQ"); err != nil {
 		t.Fatal(err)
 	}

@@ -167,12 +167,16 @@ func (k *checker) deadLetters(ctx context.Context) {
 		k.add(Failed, what, "it does not exist", "create it for subject "+d.pattern+", or let the sidecar do so with dlq.create: true")
 	case err != nil:
 		k.add(Failed, what, err.Error(), "check that the user may publish to "+k.conn.prefix+"STREAM.INFO."+d.name)
+	case unkept(info.Config) != "":
+		k.add(Failed, what, unkept(info.Config), "make it anew with retention: limits and acks, or change dlq.stream")
 	case !listens(info.Config.Subjects, d.pattern) && k.dlq.Create:
 		k.add(OK, what, "the sidecar will add the subject "+d.pattern, "")
 	case !listens(info.Config.Subjects, d.pattern):
 		k.add(Failed, what, "it does not listen on "+d.pattern, "add the subject, or let the sidecar do so with dlq.create: true")
 	case full(info) != nil:
 		k.add(Failed, what, full(info).Error(), "remove entries or raise its limits")
+	case dropping(info.Config, k.dlq) != "":
+		k.add(Warning, what, "it drops entries by its limits: "+dropping(info.Config, k.dlq), "take these limits off, or use discard: new")
 	default:
 		k.add(OK, what, fmt.Sprintf("%d entries", info.State.Msgs), "")
 	}

@@ -39,6 +39,8 @@ type Conn struct {
 	imported bool   // the API may be another account's
 	log      *slog.Logger
 
+	making sync.Mutex // held while a DLQ stream is made, which several consumers may share
+
 	mu       sync.Mutex
 	watchers map[int]func(connected bool)
 	nextID   int
@@ -245,7 +247,11 @@ func (c *Conn) onConnect(nc *nats.Conn) {
 		}
 	}
 	c.mu.Unlock()
-	c.log.Info("connected to nats", slog.String("server", nc.ConnectedAddr()), slog.String("version", nc.ConnectedServerVersion()))
+	var attrs []any
+	if addr, version := nc.ConnectedAddr(), nc.ConnectedServerVersion(); addr != "" && version != "" { // empty if it was cut again
+		attrs = append(attrs, slog.String("server", addr), slog.String("version", version))
+	}
+	c.log.Info("connected to nats", attrs...)
 	c.notify(true)
 }
 

@@ -47,8 +47,9 @@ type DeadLetters struct {
 	detail string    // why the stream cannot take an entry; empty when it can, as far as its state tells
 	refuse string    // why the last entry was not stored; empty when it was
 	since  time.Time // when refuse was seen
-	misfit bool      // what is published would not get to the DLQ stream, or it was not looked up yet
+	misfit bool      // what is published would not get to the DLQ stream or not stay there, or it was not looked up yet
 	maxMsg int       // the DLQ stream's limit, 0 if none
+	drops  string    // the limits by which the DLQ stream drops entries; empty: none
 	level  level
 	causes map[string]int // entries stored by this process, by reason
 }
@@ -131,7 +132,8 @@ func (d *DeadLetters) Ensure(ctx context.Context) error {
 }
 
 // misfit says that the DLQ stream does not listen where dead letters are published: nothing is published then, since another stream may take it. If
-// that is the source stream, a dead letter would be delivered again as a message, become a dead letter again, and so on.
+// that is the source stream, a dead letter would be delivered again as a message, become a dead letter again, and so on. It also says that the DLQ
+// stream does not keep what it confirms.
 type misfit struct{ error }
 
 func (m misfit) Unwrap() error { return m.error }
@@ -148,11 +150,16 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 		info, err = d.create(ctx)
 	case errors.Is(err, ErrStreamNotFound):
 		err = misfit{err}
+	case err == nil && keepsEntries(info.Config) != nil:
+		return keepsEntries(info.Config)
 	case err == nil && !listens(info.Config.Subjects, d.pattern) && d.cfg.Create:
 		info, err = d.addSubjects(ctx, info.Config)
 	}
 	if err != nil {
 		return err
+	}
+	if err := keepsEntries(info.Config); err != nil {
+		return err // somebody else made it just now
 	}
 	if !listens(info.Config.Subjects, d.pattern) {
 		return misfit{fmt.Errorf("DLQ stream %s does not listen on %s", d.name, d.pattern)}
@@ -164,6 +171,7 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 	d.maxMsg = max(int(info.Config.MaxMsgSize), 0)
 	d.level.looked(info)
 	d.mu.Unlock()
+	d.warnDropping(info.Config)
 	return full(info)
 }
 
@@ -195,6 +203,11 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	window := DeadLetterWindow
 	if d.cfg.MaxAge > 0 {
 		window = min(window, d.cfg.MaxAge)
+	}
+	d.conn.making.Lock()
+	defer d.conn.making.Unlock()
+	if info, err := d.conn.streamInfo(ctx, d.name); !errors.Is(err, ErrStreamNotFound) {
+		return info, err // another consumer of this process made it just now
 	}
 	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
 	defer cancel()

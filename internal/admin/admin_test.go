@@ -158,7 +158,10 @@ func TestReadyzJSON(t *testing.T) {
 				`{"name":"consumer","stream":"S","consumer":"c","ok":true,"detail":""},{"name":"dlq","stream":"S","consumer":"c","ok":true,"detail":""}]}`},
 		{"not ready", Checks(false, true, "", nil), 503,
 			`{"ready":false,"checks":[{"name":"nats","ok":false,"detail":"not connected"},{"name":"app","ok":true,"detail":""}]}`},
-		{"stopping", Readiness{}, 503, `{"ready":false,"checks":[]}`},
+		{"nothing looked at", Readiness{}, 503, `{"ready":false,"checks":[]}`},
+		{"stopping", Checks(true, true, "", []pipeline.Status{{Stream: "S", Consumer: "c", Bound: true}}).Stopping(), 503,
+			`{"ready":false,"checks":[{"name":"nats","ok":true,"detail":""},{"name":"app","ok":true,"detail":""},` +
+				`{"name":"consumer","stream":"S","consumer":"c","ok":false,"detail":"the sidecar is stopping"}]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := options()

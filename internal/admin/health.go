@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/jetsidecar/jetsidecar/internal/pipeline"
 )
@@ -55,6 +56,17 @@ func Checks(nats, app bool, appDetail string, statuses []pipeline.Status) Readin
 		ready = ready && c.OK
 	}
 	return Readiness{Ready: ready, Checks: checks}
+}
+
+// Stopping is what is told while the sidecar stops: it serves no consumer any more.
+func (r Readiness) Stopping() Readiness {
+	r.Ready, r.Checks = false, slices.Clone(r.Checks)
+	for i := range r.Checks {
+		if c := &r.Checks[i]; c.Name == "consumer" {
+			c.OK, c.Detail = false, "the sidecar is stopping"
+		}
+	}
+	return r
 }
 
 func unless(ok bool, detail string) string {

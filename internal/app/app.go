@@ -165,7 +165,9 @@ func (a *App) Ready() admin.Readiness {
 	}
 	r := admin.Checks(a.conn.Connected(), a.client.Up(), detail, a.Statuses())
 	r.Checks[0].Detail = a.conn.Trouble()
-	r.Ready = r.Ready && !a.stopping.Load()
+	if a.stopping.Load() {
+		return r.Stopping()
+	}
 	return r
 }
 

@@ -11,6 +11,7 @@ type ref struct {
 	parts            [2]uint64 // sequences; the second is 0 where there is one
 	half             string    // Entry.Part
 	time             time.Time
+	whole            *Entry // where it is the only one
 }
 
 func refOf(e *Entry) ref {
@@ -33,23 +34,31 @@ func (r *ref) stored() []uint64 {
 }
 
 func (r *ref) entry() *Entry {
+	if r.whole != nil {
+		return r.whole
+	}
 	return &Entry{DLQStream: r.stream, Seq: r.parts[0], Consumer: r.consumer, Part: r.half, Time: r.time}
 }
 
 // selection is what the filter selects now, in the order of List, and how far each DLQ stream was read for it.
 func (s *Service) selection(ctx context.Context, f Filter) (refs []ref, upTo []Cursor, err error) {
 	var read reading
+	var only *Entry
 	names := map[string]string{} // one copy of each name
 	for e, err := range s.read(ctx, &f, &read) {
 		if err != nil {
 			return nil, nil, err
 		}
+		only = e
 		r := refOf(e)
 		if _, ok := names[r.consumer]; !ok {
 			names[r.consumer] = r.consumer
 		}
 		r.consumer = names[r.consumer]
 		refs = append(refs, r)
+	}
+	if len(refs) == 1 {
+		refs[0].whole = only
 	}
 	return refs, read.upTo, nil
 }

@@ -138,3 +138,14 @@ func TestStopBeforeTheSelection(t *testing.T) {
 		t.Errorf("%v are left", got)
 	}
 }
+
+// What is told of the removal of a single entry has all that it was.
+func TestRemovalOfOneTellsItsEntry(t *testing.T) {
+	b := newBench(t, 2)
+	var told *Outcome
+	_, err := b.service(nil).Remove(t.Context(), Filter{First: 2, Last: 2}, RemoveOptions{OnProgress: func(p Progress) { told = p.Last }})
+	b.must(err)
+	if told == nil || told.Result != Removed || told.Entry.Seq != 2 || told.Entry.MsgID != "id-2" || told.Entry.Subject == "" || told.Entry.Reason == "" {
+		t.Errorf("%+v", told)
+	}
+}

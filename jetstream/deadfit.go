@@ -1,0 +1,66 @@
+package jetstream
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// unkept says why a stream is no DLQ stream, or nothing: what it confirms is not kept until it is removed, or the tools cannot read it.
+func unkept(c natsjs.StreamConfig) string {
+	switch {
+	case c.Retention == natsjs.InterestPolicy:
+		return "its retention is interest: it drops entries that no consumer waits for"
+	case c.Retention == natsjs.WorkQueuePolicy:
+		return "its retention is workqueue: its entries cannot be read without taking them out"
+	case c.NoAck:
+		return "it has no_ack: it does not confirm what it stores"
+	}
+	return ""
+}
+
+// keepsEntries is an error that says why a stream is no DLQ stream; nil if it may be one.
+func keepsEntries(c natsjs.StreamConfig) error {
+	if why := unkept(c); why != "" {
+		return misfit{fmt.Errorf("DLQ stream %s is not used: %s", c.Name, why)}
+	}
+	return nil
+}
+
+// dropping says by which limits a DLQ stream drops entries, or nothing. The age that is configured is none: it is wanted.
+func dropping(c natsjs.StreamConfig, cfg DeadLetterConfig) string {
+	var by []string
+	if c.Discard == natsjs.DiscardOld {
+		if c.MaxMsgs > 0 {
+			by = append(by, fmt.Sprintf("max_msgs: %d with discard: old", c.MaxMsgs))
+		}
+		if c.MaxBytes > 0 {
+			by = append(by, fmt.Sprintf("max_bytes: %d with discard: old", c.MaxBytes))
+		}
+	}
+	if c.MaxMsgsPerSubject > 0 && !(c.Discard == natsjs.DiscardNew && c.DiscardNewPerSubject) {
+		by = append(by, fmt.Sprintf("max_msgs_per_subject: %d", c.MaxMsgsPerSubject))
+	}
+	if c.MaxAge > 0 && (cfg.MaxAge == 0 || c.MaxAge < cfg.MaxAge) {
+		by = append(by, fmt.Sprintf("max_age: %s, which is not dlq.max_age", c.MaxAge))
+	}
+	return strings.Join(by, ", ")
+}
+
+// warnDropping logs the limits by which the DLQ stream drops entries, once until they change.
+func (d *DeadLetters) warnDropping(c natsjs.StreamConfig) {
+	by := dropping(c, d.cfg)
+	d.mu.Lock()
+	news := by != d.drops
+	d.drops = by
+	d.mu.Unlock()
+	switch {
+	case !news:
+	case by != "":
+		d.log.Warn("the dlq stream drops entries by its limits", slog.String("dlq_stream", d.name), slog.String("limits", by))
+	default:
+		d.log.Info("the dlq stream drops no entries any more", slog.String("dlq_stream", d.name))
+	}
+}
