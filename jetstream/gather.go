@@ -67,7 +67,7 @@ func (s *Source) lookToGather() {
 
 // gather is told what the server says of the durable, asked at a time. It ends the gathering if nothing is pending but what is leased
 // here, and else lets the first message of all go on.
-func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
+func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time, arrived uint64) {
 	o, now := s.order, time.Now()
 	heard := s.heardAnswer(asked, now)
 	if o == nil || !o.gathering {
@@ -79,8 +79,8 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time) {
 		return
 	}
 	s.settlePin(info)
-	s.dropSettled(info, asked)
-	here := s.pendingHere(info.Delivered.Stream, asked, now)
+	s.dropSettled(info, arrived)
+	here := s.pendingHere(info.Delivered.Stream, arrived, now)
 	switch {
 	case s.anothers():
 		s.returnHeld()
@@ -108,10 +108,10 @@ type here struct {
 
 // pendingHere counts what is leased and undecided: what a verdict was sent for may be off the server's books already. What is above the last
 // one delivered, as the server says, was delivered by a leader that could not tell the others any more: the new one does not know of it.
-func (s *Source) pendingHere(delivered uint64, asked, now time.Time) (h here) {
+func (s *Source) pendingHere(delivered, arrived uint64, now time.Time) (h here) {
 	for _, m := range s.leases {
-		h.late = h.late || m.arrivedAt.After(asked)
-		if m.verdict != "" || m.arrivedAt.After(asked) || m.settled || s.expired(m, now) || m.Sequence > delivered {
+		h.late = h.late || m.arrival > arrived
+		if m.verdict != "" || m.arrival > arrived || m.settled || s.expired(m, now) || m.Sequence > delivered {
 			continue
 		}
 		h.count++
@@ -126,9 +126,9 @@ func (s *Source) pendingHere(delivered uint64, asked, now time.Time) (h here) {
 }
 
 // dropSettled drops what the server knows to be settled: after another client had it, and its verdict came late.
-func (s *Source) dropSettled(info *natsjs.ConsumerInfo, asked time.Time) {
+func (s *Source) dropSettled(info *natsjs.ConsumerInfo, arrived uint64) {
 	for _, m := range s.leases {
-		if m.verdict == "" && m.Sequence <= info.AckFloor.Stream && !m.arrivedAt.After(asked) {
+		if m.verdict == "" && m.Sequence <= info.AckFloor.Stream && m.arrival <= arrived {
 			m.settled = true // what is at the app ends as it does
 		}
 	}

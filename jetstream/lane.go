@@ -333,7 +333,8 @@ func (s *Source) brought(l *lane, m *Message) {
 func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	m.source = s
 	s.counted++
-	m.arrivedAt = m.touchedAt
+	s.arrived++
+	m.arrival, m.arrivedAt = s.arrived, m.touchedAt
 	m.touchedAt, m.keptAt = s.sentAfter(l, m.arrivedAt), m.arrivedAt
 	if s.order != nil && s.order.arrived(seq) {
 		s.scattered()

@@ -31,7 +31,8 @@ type look struct {
 	asked   time.Time
 	naks    int
 	counted uint64
-	cutOff  bool // it is asked anew
+	arrived uint64 // how many messages had
+	cutOff  bool   // it is asked anew
 }
 
 // lookWhenAsked looks at the durable when that is asked for, until ctx ends. Nothing waits for it but what needs the answer: leases are kept alive
@@ -80,7 +81,7 @@ func (s *Source) beginLook(ctx context.Context) *look {
 	case <-s.looks.hurry: // it was meant for an earlier one
 	default:
 	}
-	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted}
+	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted, arrived: s.arrived}
 	l.ctx, l.end = context.WithCancel(ctx)
 	s.looks.underWay, s.looks.asked, s.looks.end = true, l.asked, l.end
 	s.lookAhead = false
@@ -190,7 +191,7 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	s.onlyOne = info.Delivered.Consumer <= l.counted
 	s.judgeLanes(info, l.asked, l.counted)
 	s.offerHeld(info)
-	s.gather(info, l.asked)
+	s.gather(info, l.asked, l.arrived)
 	s.warnParked(info)
 }
 

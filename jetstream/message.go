@@ -63,6 +63,7 @@ type Message struct {
 	resend     time.Duration
 	firstSent  time.Time // on this connection
 	arrivedAt  time.Time
+	arrival    uint64    // its number among all that arrived
 	wasSent    bool      // on any connection
 	touchedAt  time.Time // when the server last heard of the lease, for sure
 	keptAt     time.Time // when it was last told of it

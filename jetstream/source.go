@@ -65,6 +65,7 @@ type Source struct {
 	stopped      bool            // no more pulling
 	highest      uint64          // consumer sequence seen
 	onlyOne      bool            // all deliveries of the durable since it was bound to came here, at the last look
+	arrived      uint64          // how many messages did
 	counted      uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
 	heard        time.Time       // when something last came for a pull request
 	tooBig       int64           // a message did not fit this many free bytes
