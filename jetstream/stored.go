@@ -27,7 +27,8 @@ type Stored struct {
 // StreamState is what a stream is and has.
 type StreamState struct {
 	Created     time.Time
-	First, Last uint64 // sequences
+	First, Last uint64    // sequences
+	FirstTime   time.Time // when the first message was stored
 	Subjects    []string
 	// Consumes says that the stream drops what was consumed: a work queue, or an interest stream.
 	Consumes bool
@@ -43,7 +44,8 @@ func (c *Conn) StreamState(ctx context.Context, name string) (StreamState, error
 		return StreamState{}, err
 	}
 	return StreamState{
-		Created: info.Created, First: info.State.FirstSeq, Last: info.State.LastSeq, Subjects: info.Config.Subjects,
+		Created: info.Created, First: info.State.FirstSeq, Last: info.State.LastSeq,
+		FirstTime: info.State.FirstTime, Subjects: info.Config.Subjects,
 		Consumes: info.Config.Retention != natsjs.LimitsPolicy, Sealed: info.Config.Sealed,
 		Keeps: info.Config.DenyDelete || info.Config.Sealed,
 	}, nil

@@ -16,7 +16,7 @@ Filters; an entry must match all that are given:
   --since, --until T   stored in the DLQ since or before: a duration ago (90m,
                        24h, 7d) or an RFC 3339 time
   --seq A-B            sequence in the DLQ stream; also N, A- and -B
-  --limit N            at most so many, the oldest
+  --limit N            at most so many, the oldest of all DLQ streams
 `
 	dlqHelp = `Works on the dead letters of the configured consumers, from any machine that
 reaches NATS with the same configuration.
@@ -30,7 +30,8 @@ Commands:
 
 Run 'sidecar dlq COMMAND --help' for more about a command.
 `
-	dlqListHelp = `Writes one line for each entry as it is read.
+	dlqListHelp = `Writes one line for each entry as it is read, the oldest first whatever DLQ
+stream it is in.
 ` + configNote + adminNote + filterNote + `
   --json     one JSON object a line
 `
@@ -45,8 +46,8 @@ parts, that of either.
   --json     one JSON object
 `
 	dlqReplayHelp = `Makes one pass over the entries that are there when it begins, in order of
-arrival, and then says what still fails and why. With SEQ: that entry, and
-exits 1 if there is none.
+arrival whatever DLQ stream they are in, and then says what still fails and
+why. With SEQ: that entry, and exits 1 if there is none.
 
 To the app (the default) each entry is sent once, as the message was, and is
 removed after an answer that means ack or drop. If it fails again, an entry

@@ -433,6 +433,10 @@ func TestFaults(t *testing.T) {
 		{"GET", "/api/dlq?since=-5m", "", 400, "since:"},
 		{"GET", "/api/dlq?limit=1001", "", 400, "limit:"},
 		{"GET", "/api/dlq?after=x", "", 400, "after:"},
+		{"GET", "/api/dlq?after=ORDERS_DLQ:1.", "", 400, "after:"},
+		{"GET", "/api/dlq?after=ORDERS_DLQ:1.ORDERS_DLQ:2", "", 400, "twice"},
+		{"GET", "/api/dlq?after=OTHER:1", "", 400, "it does not name DLQ stream ORDERS_DLQ"},
+		{"GET", "/api/dlq?order=newest&after=OTHER:1", "", 400, "it does not name DLQ stream ORDERS_DLQ"},
 		{"GET", "/api/dlq?order=random", "", 400, "order:"},
 		{"GET", "/api/dlq?up_to=ORDERS_DLQ:1", "", 400, `no parameter "up_to"`},
 		{"GET", "/api/dlq?reason=nonsense", "", 400, "reason:"},
@@ -527,7 +531,7 @@ func TestUpTo(t *testing.T) {
 		UpTo json.RawMessage `json:"up_to"`
 	}
 	w.ask("GET", "/api/dlq/stats?limit=3", "", 200, "Stats", &stats)
-	if string(stats.UpTo) != `["A_DLQ:3"]` {
+	if string(stats.UpTo) != `["A_DLQ:3","B_DLQ:0"]` {
 		t.Errorf("of the oldest three: %s", stats.UpTo)
 	}
 	w.ask("GET", "/api/dlq/stats", "", 200, "Stats", &stats)

@@ -86,12 +86,21 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page := Page{Streams: s.changes.Streams()}
+	streams := page.Streams
+	if f.Stream != "" {
+		streams = []string{f.Stream}
+	}
+	if err := f.After.Check(streams); err != nil {
+		s.failed(w, err)
+		return
+	}
+	var next dlq.Position
 	var err error
 	switch order := r.URL.Query().Get("order"); order {
 	case "", "oldest":
-		page.Entries, err = s.oldest(r.Context(), *f)
+		page.Entries, next, err = s.oldest(r.Context(), *f, streams)
 	case "newest":
-		page.Entries, err = s.newest(r.Context(), *f)
+		page.Entries, next, err = s.newest(r.Context(), *f, streams)
 	default:
 		s.refuse(w, http.StatusBadRequest, "order: oldest or newest")
 		return
@@ -100,75 +109,8 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, err)
 		return
 	}
-	if len(page.Entries) > f.Limit {
-		page.Entries = page.Entries[:f.Limit]
-		page.Next = page.Entries[f.Limit-1].Cursor().String()
-	}
+	page.Next = next.String()
 	s.answer(w, http.StatusOK, page)
-}
-
-// oldest are the first entries of a filter, one more than its limit if there are more.
-func (s *Server) oldest(ctx context.Context, f dlq.Filter) ([]*dlq.Entry, error) {
-	f.Limit++
-	found := []*dlq.Entry{}
-	for e, err := range s.letters.List(ctx, f) {
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, e)
-	}
-	return found, nil
-}
-
-// newest are the last entries of a filter, the latest first and DLQ stream by DLQ stream from the last on, one more than its
-// limit if there are more. All entries of a stream are read for it, and as many as the limit are kept.
-func (s *Server) newest(ctx context.Context, f dlq.Filter) ([]*dlq.Entry, error) {
-	most, after := f.Limit+1, f.After
-	f.Limit, f.After = 0, dlq.Cursor{}
-	streams := slices.Clone(s.changes.Streams())
-	if f.Stream != "" {
-		streams = []string{f.Stream}
-	}
-	slices.Reverse(streams)
-	found := []*dlq.Entry{}
-	for _, f.Stream = range streams {
-		part := f
-		switch {
-		case after.Stream == "" || f.Stream < after.Stream:
-		case f.Stream > after.Stream || after.Seq <= 1:
-			continue
-		case part.Last == 0 || part.Last >= after.Seq:
-			part.Last = after.Seq - 1
-		}
-		last, err := s.lastOf(ctx, part, most-len(found))
-		if err != nil {
-			return nil, err
-		}
-		if found = append(found, last...); len(found) == most {
-			break
-		}
-	}
-	return found, nil
-}
-
-// lastOf are the last n entries of a filter, the latest first.
-func (s *Server) lastOf(ctx context.Context, f dlq.Filter, n int) ([]*dlq.Entry, error) {
-	var ring []*dlq.Entry
-	next := 0
-	for e, err := range s.letters.List(ctx, f) {
-		switch {
-		case err != nil:
-			return nil, err
-		case len(ring) < n:
-			ring = append(ring, e)
-		default:
-			ring[next] = e
-			next = (next + 1) % n
-		}
-	}
-	inOrder := append(slices.Clone(ring[next:]), ring[:next]...)
-	slices.Reverse(inOrder)
-	return inOrder, nil
 }
 
 func (s *Server) getStats(w http.ResponseWriter, r *http.Request) {
@@ -228,6 +170,8 @@ func (s *Server) failed(w http.ResponseWriter, err error) {
 
 func statusOf(err error) int {
 	switch {
+	case errors.Is(err, dlq.ErrPosition):
+		return http.StatusBadRequest
 	case errors.Is(err, dlq.ErrNotFound):
 		return http.StatusNotFound
 	case errors.Is(err, dlq.ErrAppAway):

@@ -33,7 +33,7 @@ type Selection struct {
 	Until    string `json:"until"`
 	Seq      text   `json:"seq"` // N, A-B, A- or -B
 	Limit    text   `json:"limit"`
-	After    string `json:"after"` // STREAM:SEQ
+	After    string `json:"after"` // STREAM:SEQ for each DLQ stream, with points between
 
 	UpTo []string `json:"up_to"` // STREAM:SEQ, one for each DLQ stream; in JSON alone
 }
@@ -108,7 +108,7 @@ func (s Selection) filter(now time.Time) (dlq.Filter, error) {
 			note("limit", fmt.Errorf("%q is no number from 1 on", s.Limit))
 		}
 	}
-	f.After, err = dlq.ParseCursor(s.After)
+	f.After, err = dlq.ParsePosition(s.After)
 	note("after", err)
 	f.UpTo, err = bounds(s.UpTo)
 	note("up_to", err)

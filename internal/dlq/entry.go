@@ -28,7 +28,7 @@ type Entry struct {
 	alone bool   // its second part is nowhere
 }
 
-// Cursor is the place of the entry in a List.
+// Cursor is the place of the entry.
 func (e *Entry) Cursor() Cursor { return Cursor{Stream: e.DLQStream, Seq: e.Seq} }
 
 // Letter is an entry with all that is stored. Its JSON is that of sidecar dlq show --json.

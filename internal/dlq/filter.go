@@ -24,14 +24,14 @@ type Filter struct {
 	Until    time.Time `json:"until,omitzero"`   // stored in the DLQ before
 	First    uint64    `json:"first,omitempty"`  // sequences in the DLQ stream, both included; 0: no bound
 	Last     uint64    `json:"last,omitempty"`
-	After    Cursor    `json:"after,omitzero"`  // only what comes after it in a List
-	Limit    int       `json:"limit,omitempty"` // at most so many, the oldest; 0: no limit
+	After    Position  `json:"after,omitzero"`  // only what comes after it in a List
+	Limit    int       `json:"limit,omitempty"` // at most so many, the oldest of all DLQ streams; 0: no limit
 	// UpTo keeps a selection to what an earlier one could see: of each DLQ stream entries up to the sequence that is named, and of
 	// a stream that is not named none; nil: no bound. Stats and the report of a dry run say it.
 	UpTo []Cursor `json:"up_to,omitzero"`
 }
 
-// Cursor is a place in a List. Its text, also in JSON, is STREAM:SEQ.
+// Cursor is a place in a DLQ stream. Its text, also in JSON, is STREAM:SEQ.
 type Cursor struct {
 	Stream string
 	Seq    uint64

@@ -11,15 +11,17 @@ import (
 	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
-// List brings the entries that the filter selects, DLQ stream by DLQ stream and each in order of arrival, as they are read:
-// bodies are not. It ends with an error, at the latest when ctx does. A DLQ stream that does not exist has no entries.
-// To page, set Filter.Limit, and Filter.After to the Cursor of the last entry that was brought.
+// List brings the entries that the filter selects, as they are read, in the order in which they were stored: by time, of the same time by
+// DLQ stream, and those of one DLQ stream always by sequence. Bodies are not read. It ends with an error, at the latest when ctx
+// does. A DLQ stream that does not exist has no entries. What is stored after the beginning is not brought.
+// To page, set Filter.Limit, and Filter.After to how far each DLQ stream was brought.
 func (s *Service) List(ctx context.Context, f Filter) iter.Seq2[*Entry, error] {
-	return s.read(ctx, &f, &reading{})
+	return s.read(ctx, &f, &reading{byTime: true})
 }
 
 // reading is what else there is to know of a List.
 type reading struct {
+	byTime  bool     // the order of List; else, without a limit, DLQ stream by DLQ stream
 	upTo    []Cursor // how far each DLQ stream that exists was read
 	foreign int      // messages on the way that are no dead letters
 }
@@ -27,20 +29,66 @@ type reading struct {
 // read brings what List does.
 func (s *Service) read(ctx context.Context, f *Filter, r *reading) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
-		r.upTo = []Cursor{}
-		streams, err := s.selected(f)
+		sources, err := s.sources(ctx, f, r)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
+		all := merge(sources)
+		if len(sources) == 1 || !r.byTime && f.Limit == 0 {
+			all = oneByOne(sources)
+		}
 		n := 0
-		for _, stream := range streams {
-			for e, err := range s.entries(ctx, f, stream, r) {
-				if n++; !yield(e, err) || err != nil {
-					return
+		brought := map[string]uint64{}
+		for e, err := range all {
+			if n++; err != nil || !yield(e, nil) {
+				if err != nil {
+					yield(nil, err)
 				}
-				if n == f.Limit {
-					r.upTo[len(r.upTo)-1] = e.Cursor()
+				return
+			}
+			if brought[e.DLQStream] = e.Seq; n == f.Limit {
+				for i := range r.upTo {
+					r.upTo[i].Seq = brought[r.upTo[i].Stream]
+				}
+				return
+			}
+		}
+	}
+}
+
+// sources are the DLQ streams that the filter looks at and that exist.
+func (s *Service) sources(ctx context.Context, f *Filter, r *reading) (all []*source, err error) {
+	r.upTo = []Cursor{}
+	streams, err := s.selected(f)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range streams {
+		state, err := s.conn.StreamState(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		l := &lister{s: s, f: f, r: r, stream: name, state: state, read: len(r.upTo)}
+		r.upTo = append(r.upTo, Cursor{name, min(f.upTo(name), state.Last)})
+		after, _ := f.After.Of(name)
+		all = append(all, &source{
+			name: name, least: state.FirstTime, after: after,
+			open: func(after uint64) iter.Seq2[*Entry, error] { return l.entries(ctx, after) },
+		})
+	}
+	return all, nil
+}
+
+// oneByOne brings the entries of one source after the other.
+func oneByOne(sources []*source) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		for _, src := range sources {
+			for e, err := range src.open(src.after) {
+				if !yield(e, err) || err != nil {
 					return
 				}
 			}
@@ -66,9 +114,11 @@ func (s *Service) selected(f *Filter) ([]string, error) {
 	if f.Stream != "" && !slices.Contains(s.streams, f.Stream) {
 		return nil, fmt.Errorf("%w: %s is no DLQ stream of this configuration, which has %s", ErrNotFound, f.Stream, orNone(s.streams))
 	}
-	return slices.DeleteFunc(slices.Clone(s.streams), func(name string) bool {
-		return f.Stream != "" && name != f.Stream || name < f.After.Stream
-	}), nil
+	streams := s.streams
+	if f.Stream != "" {
+		streams = []string{f.Stream}
+	}
+	return streams, f.After.Check(streams)
 }
 
 func orNone(names []string) string {
@@ -76,94 +126,4 @@ func orNone(names []string) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
-}
-
-// lookBack is how many messages before the first that is asked for are read: a second part at the beginning has its first there.
-const lookBack = 16
-
-// entries are the filter's entries of one DLQ stream. It is read to its end where a bound comes before it: there can be the second part
-// of an entry.
-func (s *Service) entries(ctx context.Context, f *Filter, stream string, r *reading) iter.Seq2[*Entry, error] {
-	return func(yield func(*Entry, error) bool) {
-		state, err := s.conn.StreamState(ctx, stream)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return
-		}
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		last := f.upTo(stream)
-		read := len(r.upTo)
-		r.upTo = append(r.upTo, Cursor{stream, min(last, state.Last)})
-		if last == 0 {
-			return
-		}
-		first := max(f.First, 1)
-		if f.After.Stream == stream {
-			first = max(first, f.After.Seq+1)
-		}
-		scan := jetstream.Scan{
-			Stream: stream, Subjects: s.subjects(f, stream, state.Subjects), To: state.Last, Since: f.Since, From: 1,
-		}
-		if first > 1 {
-			scan.From = max(first, lookBack+1) - lookBack
-		}
-		join := joiner{lookUp: func() (*pairs, error) { return s.pairs(ctx, stream, state.Last) }}
-		pass := func(found []*Entry, err error) bool {
-			if err != nil {
-				yield(nil, err)
-				return false
-			}
-			for _, e := range found {
-				if e.Seq >= first && e.Seq <= last && f.Matches(e) && !yield(e, nil) {
-					return false
-				}
-			}
-			return true
-		}
-		for m, err := range s.conn.ScanHeaders(ctx, scan) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if f.late(m) { // as a duration ago, Filter.Until can be later the next time
-				r.upTo[read].Seq = min(r.upTo[read].Seq, m.Seq-1)
-			}
-			e, ok := parse(stream, m)
-			if !ok {
-				r.foreign++
-				continue
-			}
-			if !pass(join.add(e)) {
-				return
-			}
-			if len(join.held) == 0 && (m.Seq >= last || f.past(m)) {
-				return
-			}
-		}
-		pass(join.flush())
-	}
-}
-
-// past reports whether nothing that comes after a message can be selected.
-func (f *Filter) past(m *jetstream.Stored) bool {
-	return f.Last != 0 && m.Seq >= f.Last || f.late(m)
-}
-
-// late reports whether a message was stored when the filter selects nothing any more.
-func (f *Filter) late(m *jetstream.Stored) bool { return !f.Until.IsZero() && !m.Time.Before(f.Until) }
-
-// pairs reads which parts of a stream belong together.
-func (s *Service) pairs(ctx context.Context, stream string, last uint64) (*pairs, error) {
-	p := &pairs{}
-	for m, err := range s.conn.ScanHeaders(ctx, jetstream.Scan{Stream: stream, From: 1, To: last}) {
-		if err != nil {
-			return nil, err
-		}
-		if e, ok := parse(stream, m); ok && e.Part != "" {
-			p.add(e)
-		}
-	}
-	return p, nil
 }

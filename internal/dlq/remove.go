@@ -20,7 +20,7 @@ const (
 // Remove removes the entries that the filter selects and that are there when it begins. Between two entries it stops when
 // ctx ends, and says so in the report. An error means that it could not go on; the report then says what was done.
 func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Report, error) {
-	refs, upTo, err := s.selection(ctx, f)
+	refs, upTo, err := s.selection(ctx, f, false)
 	if err != nil {
 		return s.unselected(ctx, err)
 	}
@@ -60,10 +60,9 @@ func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, "", jetstream.ManageNone, newID(), owner())
 	switch {
 	case err == nil:
-		r.claims = claims
 		defer r.close(claims)
 		defer r.keepAlive(claims)()
-		if err := r.adopt(ctx, stream, dead); err != nil {
+		if err := r.adopt(ctx, claims, stream, dead); err != nil {
 			return err
 		}
 	case lost(err) || stopped(ctx):
@@ -75,7 +74,7 @@ func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := r.removeBatch(ctx, batch, explicit); err != nil {
+		if err := r.removeBatch(ctx, claims, batch, explicit); err != nil {
 			return err
 		}
 	}
@@ -89,23 +88,23 @@ func (r *run) close(claims *jetstream.Claims) {
 	if err := claims.Close(ctx); err != nil {
 		r.s.log.Debug("claims on dead letters end by themselves", slog.String("error", err.Error()))
 	}
-	r.claims = nil
 }
 
-func (r *run) removeBatch(ctx context.Context, batch []ref, explicit bool) error {
+// removeBatch removes entries that it claims; without claims (nil) all.
+func (r *run) removeBatch(ctx context.Context, claims *jetstream.Claims, batch []ref, explicit bool) error {
 	work := context.WithoutCancel(ctx)
 	got, seqs := batch, make([]uint64, len(batch))
 	for i := range batch {
 		seqs[i] = batch[i].seq()
 	}
-	if r.claims != nil {
-		claimed, by, err := r.claims.Take(work, seqs...)
+	if claims != nil {
+		taken, by, err := claims.Take(work, seqs...)
 		if err != nil {
 			return err
 		}
 		got = nil
 		for i := range batch {
-			if slices.Contains(claimed, batch[i].seq()) {
+			if slices.Contains(taken, batch[i].seq()) {
 				got = append(got, batch[i])
 			} else {
 				r.note(Outcome{Entry: batch[i].entry(), Result: Kept, Why: "it is in work by " + by})
@@ -113,8 +112,8 @@ func (r *run) removeBatch(ctx context.Context, batch []ref, explicit bool) error
 		}
 	}
 	err := r.removeAll(ctx, got, explicit)
-	if r.claims != nil {
-		err = errors.Join(err, r.claims.Release(work, seqs...))
+	if claims != nil {
+		err = errors.Join(err, claims.Release(work, seqs...))
 	}
 	return err
 }

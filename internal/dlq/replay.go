@@ -14,10 +14,10 @@ import (
 // claimedPause is between two looks at entries that others have in work.
 const claimedPause = 200 * time.Millisecond
 
-// Replay replays the entries that the filter selects and that are there when it begins, in order of arrival, each once. An
-// entry is gone when its replay succeeded, or when it is stored anew with the new cause. When ctx ends, what is in work is
-// finished, unless it waits for a connection to the app, and the report says that it was interrupted. An error means that it
-// could not go on (ErrAppAway, ErrNoClaims, NATS away); the report then says what was done.
+// Replay replays the entries that the filter selects and that are there when it begins, in order of arrival whatever DLQ
+// stream they are in, each once. An entry is gone when its replay succeeded, or when it is stored anew with the new cause. When
+// ctx ends, what is in work is finished, unless it waits for a connection to the app, and the report says that it was
+// interrupted. An error means that it could not go on (ErrAppAway, ErrNoClaims, NATS away); the report then says what was done.
 //
 // What survives a kill between any two steps of one entry:
 //
@@ -31,7 +31,7 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 	if o.To == "" {
 		o.To = ToApp
 	}
-	refs, upTo, err := s.selection(ctx, f)
+	refs, upTo, err := s.selection(ctx, f, true)
 	if err != nil {
 		return s.unselected(ctx, err)
 	}
@@ -52,11 +52,7 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 	if o.Rate > 0 {
 		r.limiter = rate.NewLimiter(rate.Limit(o.Rate), 1)
 	}
-	for _, some := range byStream(refs) {
-		if err = r.stream(ctx, some); err != nil {
-			break
-		}
-	}
+	err = r.pass(ctx, refs)
 	return r.end(ctx.Err() != nil), err
 }
 
@@ -66,29 +62,23 @@ type replay struct {
 	o       ReplayOptions
 	limiter *rate.Limiter // nil: no limit
 	dead    map[*Consumer]*jetstream.DeadLetters
+	claims  map[string]*jetstream.Claims // by DLQ stream
 
 	claimed []ref // in work by others when it was their turn; guarded by run.mu
 }
 
-// stream replays entries of one DLQ stream: first all, then again those that others had in work.
-func (r *replay) stream(ctx context.Context, refs []ref) error {
-	stream := refs[0].stream
-	if err := r.s.removable(ctx, stream); err != nil {
-		return unlessStopped(ctx, err)
-	}
-	source, manage := r.s.bucketOf(stream)
-	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, source, manage, newID(), owner())
-	switch {
-	case err != nil && (lost(err) || stopped(ctx)):
-		return unlessStopped(ctx, err)
-	case err != nil:
-		return fmt.Errorf("%w, and two replays at once would deliver them twice: %w", ErrNoClaims, err)
-	}
-	r.claims = claims
-	defer r.close(claims)
-	defer r.keepAlive(claims)()
-	if err := r.adopt(ctx, stream, dead); err != nil {
-		return err
+// pass replays entries: first all, then again those that others had in work. Nothing is replayed before all their DLQ streams are claimed.
+func (r *replay) pass(ctx context.Context, refs []ref) error {
+	r.claims = map[string]*jetstream.Claims{}
+	for _, name := range streamsOf(refs) {
+		claims, err := r.open(ctx, name)
+		if claims != nil {
+			defer r.close(claims)
+			defer r.keepAlive(claims)()
+		}
+		if err != nil || stopped(ctx) {
+			return unlessStopped(ctx, err)
+		}
 	}
 	r.prepare(ctx)
 	if err := r.all(ctx, refs); err != nil {
@@ -100,20 +90,40 @@ func (r *replay) stream(ctx context.Context, refs []ref) error {
 			return nil
 		case <-time.After(claimedPause):
 		}
-		dead, err := claims.Dead(ctx)
-		if err == nil {
-			err = r.adopt(ctx, stream, dead)
-		}
-		if err != nil {
-			return err
-		}
 		again := r.claimed
 		r.claimed = nil
+		for _, name := range streamsOf(again) {
+			dead, err := r.claims[name].Dead(ctx)
+			if err == nil {
+				err = r.adopt(ctx, r.claims[name], name, dead)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		if err := r.all(ctx, again); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// open makes the claims on a DLQ stream, and does first what runs that died left to do. Claims that are returned are to be closed, also
+// beside an error.
+func (r *replay) open(ctx context.Context, stream string) (*jetstream.Claims, error) {
+	if err := r.s.removable(ctx, stream); err != nil {
+		return nil, err
+	}
+	source, manage := r.s.bucketOf(stream)
+	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, source, manage, newID(), owner())
+	switch {
+	case err != nil && (lost(err) || stopped(ctx)):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w, and two replays at once would deliver them twice: %w", ErrNoClaims, err)
+	}
+	r.claims[stream] = claims
+	return claims, r.adopt(ctx, claims, stream, dead)
 }
 
 // all replays entries, as many at a time as was asked for.
@@ -127,7 +137,7 @@ func (r *replay) one(ctx context.Context, one ref) error {
 		return nil
 	}
 	work := context.WithoutCancel(ctx)
-	got, _, err := r.claims.Take(work, one.seq())
+	got, _, err := r.claims[one.stream].Take(work, one.seq())
 	if err != nil {
 		return err
 	}
@@ -141,7 +151,7 @@ func (r *replay) one(ctx context.Context, one ref) error {
 	if handled {
 		return err
 	}
-	return errors.Join(err, r.claims.Release(work, one.seq()))
+	return errors.Join(err, r.claims[one.stream].Release(work, one.seq()))
 }
 
 // taken replays an entry that is claimed. It returns true if the claim was given up with it.
@@ -175,7 +185,7 @@ func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
 		r.note(*o)
 		return false, nil
 	}
-	if err := r.finish(one.stream, one.stored()); err != nil {
+	if err := r.finish(r.claims[one.stream], one.stream, one.stored()); err != nil {
 		return true, fmt.Errorf("entry %d of stream %s is %s and could not be removed, which a second run does: %w", one.seq(), one.stream, o.Result, err)
 	}
 	r.note(*o)

@@ -25,7 +25,6 @@ const (
 type run struct {
 	s          *Service
 	onProgress func(Progress)
-	claims     *jetstream.Claims // of the DLQ stream that it is at; nil: none are needed
 
 	mu       sync.Mutex
 	report   Report
@@ -127,7 +126,7 @@ func (r *run) keepAlive(claims *jetstream.Claims) (stop func()) {
 }
 
 // adopt removes what runs that died were done with.
-func (r *run) adopt(ctx context.Context, stream string, dead [][]uint64) error {
+func (r *run) adopt(ctx context.Context, claims *jetstream.Claims, stream string, dead [][]uint64) error {
 	if len(dead) == 0 {
 		return nil
 	}
@@ -136,7 +135,7 @@ func (r *run) adopt(ctx context.Context, stream string, dead [][]uint64) error {
 			return err
 		}
 	}
-	return r.claims.Adopted(ctx)
+	return claims.Adopted(ctx)
 }
 
 // remove removes the parts of an entry, in order, and reports whether the first was there. The first of two goes first: a second part
@@ -156,13 +155,13 @@ func (s *Service) remove(ctx context.Context, stream string, parts []uint64) (wa
 
 // finish removes an entry that is handled. That it is, is noted first, so that whoever comes after a kill removes it too and does not
 // handle it again. While NATS is away it tries on for a while.
-func (r *run) finish(stream string, parts []uint64) error {
+func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), finishFor)
 	defer cancel()
 	steps := []func() error{
-		func() error { return r.claims.Done(ctx, parts) },
+		func() error { return claims.Done(ctx, parts) },
 		func() error { _, err := r.s.remove(ctx, stream, parts); return err },
-		func() error { return r.claims.Release(ctx, parts[0]) },
+		func() error { return claims.Release(ctx, parts[0]) },
 	}
 	var last error
 	for len(steps) > 0 {

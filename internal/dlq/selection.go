@@ -2,6 +2,8 @@ package dlq
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -40,9 +42,9 @@ func (r *ref) entry() *Entry {
 	return &Entry{DLQStream: r.stream, Seq: r.parts[0], Consumer: r.consumer, Part: r.half, Time: r.time}
 }
 
-// selection is what the filter selects now, in the order of List, and how far each DLQ stream was read for it.
-func (s *Service) selection(ctx context.Context, f Filter) (refs []ref, upTo []Cursor, err error) {
-	var read reading
+// selection is what the filter selects now, and how far each DLQ stream was read for it. byTime says that it is in the order of List.
+func (s *Service) selection(ctx context.Context, f Filter, byTime bool) (refs []ref, upTo []Cursor, err error) {
+	read := reading{byTime: byTime}
 	var only *Entry
 	names := map[string]string{} // one copy of each name
 	for e, err := range s.read(ctx, &f, &read) {
@@ -73,8 +75,9 @@ func (s *Service) unselected(ctx context.Context, err error) (*Report, error) {
 	return r, err
 }
 
-// byStream cuts a selection into those of one DLQ stream each.
+// byStream cuts a selection into those of one DLQ stream each. It sorts it for that, each stream's as they were.
 func byStream(refs []ref) (cut [][]ref) {
+	slices.SortStableFunc(refs, func(a, b ref) int { return strings.Compare(a.stream, b.stream) })
 	for len(refs) > 0 {
 		n := 1
 		for n < len(refs) && refs[n].stream == refs[0].stream {
@@ -84,4 +87,16 @@ func byStream(refs []ref) (cut [][]ref) {
 		refs = refs[n:]
 	}
 	return cut
+}
+
+// streamsOf are the DLQ streams of a selection, in the order of their first entries.
+func streamsOf(refs []ref) (names []string) {
+	seen := map[string]bool{}
+	for i := range refs {
+		if name := refs[i].stream; !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -135,7 +135,7 @@ func TestPaging(t *testing.T) {
 			b.must(err)
 			n++
 			all = append(all, e.Seq)
-			f.After = e.Cursor()
+			f.After = Position{e.Cursor()}
 		}
 		if n < 10 {
 			if pages != 2 || n != 5 {

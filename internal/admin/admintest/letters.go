@@ -2,6 +2,7 @@
 package admintest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -161,7 +162,7 @@ func (s *Letters) selected(f dlq.Filter) (found []*dlq.Letter, upTo []dlq.Cursor
 		}
 	}
 	slices.SortStableFunc(found, func(a, b *dlq.Letter) int {
-		return slices.Index(s.streams, a.DLQStream) - slices.Index(s.streams, b.DLQStream)
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.DLQStream, b.DLQStream))
 	})
 	upTo = []dlq.Cursor{}
 	for _, stream := range s.streams {
@@ -169,14 +170,19 @@ func (s *Letters) selected(f dlq.Filter) (found []*dlq.Letter, upTo []dlq.Cursor
 	}
 	if f.Limit > 0 && len(found) >= f.Limit {
 		found = found[:f.Limit]
-		last := found[f.Limit-1]
-		upTo = append(upTo[:slices.Index(s.streams, last.DLQStream)], last.Cursor())
+		for i := range upTo {
+			upTo[i].Seq = 0
+		}
+		for _, l := range found {
+			upTo[slices.Index(s.streams, l.DLQStream)].Seq = l.Seq
+		}
 	}
 	return found, upTo
 }
 
 func matches(f dlq.Filter, l *dlq.Letter) bool {
-	after := f.After == (dlq.Cursor{}) || l.DLQStream > f.After.Stream || l.DLQStream == f.After.Stream && l.Seq > f.After.Seq
+	from, _ := f.After.Of(l.DLQStream)
+	after := l.Seq > from
 	within := f.UpTo == nil || slices.ContainsFunc(f.UpTo, func(c dlq.Cursor) bool { return c.Stream == l.DLQStream && l.Seq <= c.Seq })
 	return after && within && (f.Stream == "" || f.Stream == l.DLQStream) && (f.Consumer == "" || f.Consumer == l.Consumer) &&
 		(f.Subject == "" || f.Subject == l.Subject) && (f.Reason == "" || f.Reason == l.Reason) && (f.Status == nil || *f.Status == l.Status) &&
