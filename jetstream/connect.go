@@ -307,6 +307,12 @@ func (c *Conn) deniedAt(subject string) (at time.Time, yes bool) {
 	return time.Time{}, false
 }
 
+// deniedSince is denied for a request that was sent then or later.
+func (c *Conn) deniedSince(subject string, began time.Time) bool {
+	at, yes := c.deniedAt(subject)
+	return yes && !at.Before(began)
+}
+
 // onUnreachable is called for each try to connect that does not succeed.
 func (c *Conn) onUnreachable(err error) {
 	text := oneLine(err.Error(), 300)

@@ -77,6 +77,8 @@ type Pipeline struct {
 	attempts atomic.Uint64 // with OrderStream
 	stopped  chan struct{} // closed at a stop, when what nobody works on is handed back
 
+	unmarked, marksLeft seldom // warnings: tried without a mark, marks that are not removed
+
 	mu     sync.Mutex
 	away   bool // the app is
 	open   bool // the breaker is
