@@ -161,6 +161,9 @@ func (p *Pipeline) Status() Status {
 	if open, since, why := p.gate.state(); open {
 		s.BreakerOpen, s.BreakerSince, s.BreakerCause = true, since, why
 		s.BreakerDetail = fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
+		if p.gate.idle() {
+			s.BreakerDetail += "; it waits for a message to try the app with"
+		}
 	}
 	if p.DLQ {
 		s.DLQOK, s.DLQDetail, s.DLQDepth = p.DeadLetters.State()
