@@ -63,7 +63,9 @@ func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	case err == nil:
 		return true
 	case ctx.Err() == nil:
-		p.warnOfMark(&p.unmarked, "a message past its limit is tried without a mark", a, err)
+		if p.unmarked.now() {
+			p.Log.Warn("a message past its limit is tried without a mark", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		}
 		return true
 	case set:
 		p.unmark(a) // it may be there all the same
@@ -85,16 +87,13 @@ func (p *Pipeline) unmark(a *attempt) {
 	case err == nil:
 		p.void.gone(key)
 	case p.void.add(key, a.marks):
-		p.warnOfMark(&p.marksLeft, "the mark of a message is not removed yet", a, err)
+		if p.marksLeft.now() {
+			p.Log.Warn("the mark of a message is not removed yet", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		}
 	default:
-		p.warnOfMark(&p.marksLeft, "the mark of a message stays", a, err)
-	}
-}
-
-// warnOfMark logs a warning, but seldom: what keeps one mark from being written or removed keeps all.
-func (p *Pipeline) warnOfMark(line *seldom, msg string, a *attempt, err error) {
-	if line.now() {
-		p.Log.Warn(msg, slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		if p.marksLeft.now() {
+			p.Log.Warn("the mark of a message stays", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		}
 	}
 }
 
