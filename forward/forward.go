@@ -74,7 +74,7 @@ func New(c Config, o Options) (*Client, error) {
 	if err != nil {
 		faults = append(faults, fmt.Errorf("url: %w", err))
 	}
-	roots, err := loadCAs(c.CAFile)
+	roots, err := LoadCAs(c.CAFile)
 	if err != nil {
 		faults = append(faults, fmt.Errorf("ca_file: %w", err))
 	}
@@ -209,7 +209,8 @@ func (c *Client) Close() {
 	c.probing.CloseIdleConnections()
 }
 
-func loadCAs(file string) (*x509.CertPool, error) {
+// LoadCAs reads the certificates that the app's may be signed by; nil without a file: the system's.
+func LoadCAs(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil // the system's
 	}

@@ -46,6 +46,21 @@ func (c *Conn) AwaitConnection(ctx context.Context, most time.Duration) Finding 
 	return Finding{OK, "nats", fmt.Sprintf("connected to %s, version %s", c.nc.ConnectedAddr(), c.nc.ConnectedServerVersion()), ""}
 }
 
+// CheckJetStream looks whether JetStream is off, for the account or the server. Then there is nothing else to check.
+func (c *Conn) CheckJetStream(ctx context.Context) (off Finding, yes bool) {
+	var answer struct{}
+	err := c.api(ctx, "INFO", nil, &answer)
+	var refused *natsjs.APIError
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return Finding{Failed, "jetstream", "no server answers for JetStream: it is off, or not in this domain", "enable JetStream on the server, or correct nats.domain and nats.api_prefix"}, true
+	case errors.As(err, &refused) && (refused.ErrorCode == natsjs.JSErrCodeJetStreamNotEnabledForAccount || refused.ErrorCode == natsjs.JSErrCodeJetStreamNotEnabled):
+		return Finding{Failed, "jetstream", "JetStream is not enabled for this account", "enable it for the account on the server, or use another account"}, true
+	default:
+		return Finding{}, false // what may not be asked is not told by this
+	}
+}
+
 // Check looks at everything that serving a durable needs, and changes nothing.
 func (c *Conn) Check(ctx context.Context, cfg ConsumerConfig, dlq DeadLetterConfig) []Finding {
 	k := &checker{conn: c, cfg: cfg, dlq: dlq}

@@ -129,12 +129,12 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 func authOptions(cfg Config) ([]nats.Option, error) {
 	switch {
 	case cfg.CredsFile != "":
-		if err := checkCreds(cfg.CredsFile); err != nil {
+		if err := CheckCreds(cfg.CredsFile); err != nil {
 			return nil, fmt.Errorf("nats.creds_file: %w", err)
 		}
 		return []nats.Option{nats.UserCredentials(cfg.CredsFile)}, nil
 	case cfg.NkeySeedFile != "":
-		opt, err := nats.NkeyOptionFromSeed(cfg.NkeySeedFile)
+		opt, err := nkeyOption(cfg.NkeySeedFile)
 		if err != nil {
 			return nil, fmt.Errorf("nats.nkey_seed_file: %w", err)
 		}
@@ -148,8 +148,8 @@ func authOptions(cfg Config) ([]nats.Option, error) {
 	}
 }
 
-// checkCreds reads a credentials file as the client does when it connects, so that one that is broken is told at the start.
-func checkCreds(file string) error {
+// CheckCreds reads a credentials file as the client does when it connects, so that one that is broken is told at the start.
+func CheckCreds(file string) error {
 	contents, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -165,6 +165,33 @@ func checkCreds(file string) error {
 	return nil
 }
 
+// CheckNkeySeed reads a file with an nkey seed as Dial does.
+func CheckNkeySeed(file string) error {
+	_, err := nkeyOption(file)
+	return err
+}
+
+func nkeyOption(file string) (nats.Option, error) {
+	opt, err := nats.NkeyOptionFromSeed(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no seed of a user in it: %w", file, err)
+	}
+	return opt, nil
+}
+
+// LoadCAs reads the certificates that a server's may be signed by.
+func LoadCAs(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no certificate in it", file)
+	}
+	return pool, nil
+}
+
 func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
 	var opts []nats.Option
 	if cfg.HandshakeFirst {
@@ -175,14 +202,11 @@ func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cfg.ServerName}
 	if cfg.CAFile != "" {
-		pem, err := os.ReadFile(cfg.CAFile)
+		roots, err := LoadCAs(cfg.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("nats.tls.ca_file: %w", err)
 		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("nats.tls.ca_file: %s holds no certificate", cfg.CAFile)
-		}
+		conf.RootCAs = roots
 	}
 	if cfg.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
@@ -311,6 +335,12 @@ func (c *Conn) deniedAt(subject string) (at time.Time, yes bool) {
 		}
 	}
 	return time.Time{}, false
+}
+
+// deniedSince is denied for a request that was sent then or later.
+func (c *Conn) deniedSince(subject string, began time.Time) bool {
+	at, yes := c.deniedAt(subject)
+	return yes && !at.Before(began)
 }
 
 // onUnreachable is called for each try to connect that does not succeed.

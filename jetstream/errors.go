@@ -18,6 +18,8 @@ var (
 	ErrRefused = errors.New("durable cannot be served")
 	// ErrNotConnected means that there is no connection to NATS now.
 	ErrNotConnected = errors.New("not connected to NATS")
+	// ErrDenied means that the permissions of the user do not allow it.
+	ErrDenied = errors.New("the user may not do that")
 	// ErrUnsure means that a dead letter was sent to the DLQ stream, and it is not known whether it is there.
 	ErrUnsure = errors.New("it may be stored all the same")
 	// ErrDeadLetterTooLarge means that an entry does not fit the server's limits, not even in two parts.

@@ -60,24 +60,62 @@ func (k *Marks) Set(ctx context.Context, key string, n int) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	if _, err := kv.Put(ctx, key, strconv.AppendInt(nil, int64(n), 10)); err != nil {
-		return k.failed("writing", err)
+		return k.failed("writing", k.explained(err, key, began))
 	}
 	return nil
 }
 
-// Remove takes all marks of a message away.
+// Remove takes all marks of a message away. Where there is no bucket there are none.
 func (k *Marks) Remove(ctx context.Context, key string) error {
 	ctx, cancel := k.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	kv, err := k.open(ctx)
-	if err != nil {
-		return err
+	kv, err := k.find(ctx)
+	began := time.Now()
+	if err == nil {
+		err = kv.Purge(ctx, key)
 	}
-	if err := kv.Purge(ctx, key); err != nil {
-		return k.failed("removing", err)
+	if errors.Is(err, natsjs.ErrNoStreamResponse) { // a bucket that is gone, or has no leader
+		_ = k.failed("removing", err)
+		_, err = k.find(ctx)
+		if err == nil {
+			err = natsjs.ErrNoStreamResponse
+		}
+	}
+	if errors.Is(err, natsjs.ErrBucketNotFound) {
+		return nil
+	}
+	if err != nil {
+		return k.failed("removing", k.explained(err, key, began))
 	}
 	return nil
+}
+
+// find is the bucket, which it does not make.
+func (k *Marks) find(ctx context.Context) (natsjs.KeyValue, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.bucket != nil {
+		return k.bucket, nil
+	}
+	if !k.conn.Connected() {
+		return nil, ErrNotConnected
+	}
+	kv, err := k.conn.findStateBucket(ctx)
+	if err == nil {
+		k.bucket = kv
+	}
+	return kv, err
+}
+
+// explained is ErrDenied if the server refused the write that began then: it is not answered.
+func (k *Marks) explained(err error, key string, began time.Time) error {
+	subject := "$KV." + StateBucket + "." + key
+	if k.conn.deniedSince(subject, began) || k.conn.deniedSince(k.conn.prefix+subject, began) {
+		return ErrDenied
+	}
+	return err
 }
 
 // failed forgets the bucket, which may be gone: it is looked up again.
@@ -118,11 +156,16 @@ func (c *Conn) stateBucket(ctx context.Context, source string, manage Manage) (n
 }
 
 // findStateBucket looks the bucket up. In a cluster a bucket that was just made has no leader for a moment, and nobody answers.
+// It is ErrDenied if the user may not ask.
 func (c *Conn) findStateBucket(ctx context.Context) (natsjs.KeyValue, error) {
+	began := time.Now()
 	for {
 		within, cancel := context.WithTimeout(ctx, time.Second)
 		kv, err := c.js.KeyValue(within, StateBucket)
 		cancel()
+		if err != nil && c.deniedSince(c.prefix+"STREAM.INFO.KV_"+StateBucket, began) {
+			return nil, ErrDenied
+		}
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return kv, err
 		}

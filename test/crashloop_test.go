@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,4 +124,24 @@ func (w *world) diesOrBuries(p *process, d deadly) {
 			return len(w.dead()) > 0
 		}
 	}, text("the message kills its process, or is dead-lettered"))
+}
+
+// Where no mark can be kept, a stop neither waits for one to be removed nor speaks of any.
+func TestPastTheLimitWithoutMarks(t *testing.T) {
+	w := newWorld(t)
+	seq := w.publish("orders.new", "x")
+	limit := consumer(func(c *config.Consumer) { c.MaxDeliver = 1 })
+	hold := make(chan struct{})
+	w.app.on(always(reply{status: 503, gate: hold}))
+	s := w.sidecar(limit, func(c *config.Config) { c.ShutdownTimeout = 100 * time.Millisecond })
+	eventually(t, func() bool { return len(w.app.of(seq)) == 1 }, text("it is at the app"))
+	w.must(s.stop())
+	close(hold)
+	w.app.on(always(reply{status: 200}))
+	s = w.sidecar(limit, consumer(func(c *config.Consumer) { c.Manage = "none" }), func(c *config.Config) { c.ShutdownTimeout = 3 * time.Second })
+	w.waitDone()
+	w.must(s.stop())
+	if log := s.log.end(); !strings.Contains(log, "is tried without a mark") || strings.Contains(log, "marks stay") {
+		t.Errorf("the log says:\n%s", log)
+	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/localnats"
+	"github.com/jetsidecar/jetsidecar/internal/signals"
 )
 
 // A replay is the request that the app got the first time, but for what says that it is one.
@@ -482,6 +483,9 @@ func TestReplayInterrupted(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 1 || report.Selected != 20 || report.Done != 3 || !report.Interrupted || len(w.dead()) != 17 {
 		t.Errorf("exit %d, %+v, %d left\n%s", code, report, len(w.dead()), log)
 	}
+	if strings.Contains(log.String(), "\n\n") || strings.HasPrefix(log.String(), "\n") {
+		t.Errorf("an empty line where there is no terminal: %q", log)
+	}
 	w.dlqOK("replay", "--rate", "0", "--yes")
 	w.eachOnce(20)
 }
@@ -539,6 +543,7 @@ func TestReplayInterruptedTwice(t *testing.T) {
 	eventually(t, func() bool { return w.app.count() == 1 }, text("the call"))
 	w.must(cmd.Process.Signal(syscall.SIGINT))
 	eventually(t, func() bool { return strings.Contains(log.String(), "stopping") }, text("the answer"))
+	time.Sleep(signals.Repeat) // what comes sooner is the same signal
 	w.must(cmd.Process.Signal(syscall.SIGINT))
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 1 || len(w.dead()) != 2 {

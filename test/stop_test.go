@@ -9,6 +9,7 @@ import (
 
 	sidecarapp "github.com/jetsidecar/jetsidecar/internal/app"
 	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/signals"
 )
 
 // stopping begins a stop and waits until the sidecar says so.
@@ -177,6 +178,9 @@ func TestSignals(t *testing.T) {
 			seq := w.publish("orders.a", "x")
 			eventually(t, func() bool { return w.app.inFlight() == 1 }, func() string { return "the call:\n" + p.log.String() })
 			for i, s := range c.signals {
+				if i > 0 {
+					time.Sleep(signals.Repeat) // what comes sooner is the same signal
+				}
 				p.signal(s)
 				eventually(t, func() bool { return i > 0 || len(p.log.lines("stopping")) == 1 }, text("the stop to begin"))
 			}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/jetsidecar/jetsidecar/internal/app"
+	"github.com/jetsidecar/jetsidecar/internal/signals"
 )
 
 // Exit codes.
@@ -73,22 +74,15 @@ func report(err error, s streams) int {
 // once, with 1. A broken pipe is left to whoever writes to it, so that the store is still put away.
 func signalled(abandon func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	came := make(chan os.Signal, 2)
+	signal.Notify(came, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
-		for _, act := range []func(){cancel, func() { abandon(); os.Exit(exitFailed) }} {
-			select {
-			case <-signals:
-				act()
-			case <-done:
-				return
-			}
-		}
+		signals.Watch(came, done, func(os.Signal) { cancel() }, func(os.Signal) { abandon(); os.Exit(exitFailed) })
 	}()
 	return ctx, func() {
-		signal.Stop(signals)
+		signal.Stop(came)
 		close(done)
 		cancel()
 	}

@@ -28,10 +28,18 @@ func checkConnect(ctx context.Context, cfg *config.Loaded, stdout io.Writer) int
 			code = exitFailed
 		}
 	}
-	for _, f := range checkNATS(ctx, cfg) {
-		report(f)
+	found := checkNATS(ctx, cfg)
+	if ctx.Err() == nil {
+		for _, f := range found {
+			report(f)
+		}
+		found = []jetstream.Finding{checkApp(ctx, cfg)}
 	}
-	report(checkApp(ctx, cfg))
+	if ctx.Err() != nil { // what was found since is of the interruption
+		fmt.Fprintln(stdout, errInterrupted)
+		return exitFailed
+	}
+	report(found[0])
 	return code
 }
 
@@ -45,6 +53,9 @@ func checkNATS(ctx context.Context, cfg *config.Loaded) []jetstream.Finding {
 	findings := []jetstream.Finding{found}
 	if found.Level == jetstream.Failed {
 		return findings
+	}
+	if off, yes := conn.CheckJetStream(ctx); yes {
+		return append(findings, off)
 	}
 	for _, c := range cfg.Consumers {
 		findings = append(findings, conn.Check(ctx, app.SourceConfig(c), c.DLQ)...)

@@ -16,6 +16,7 @@ import (
 	"github.com/jetsidecar/jetsidecar/internal/app"
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
+	"github.com/jetsidecar/jetsidecar/internal/signals"
 	"github.com/jetsidecar/jetsidecar/internal/telemetry"
 	"github.com/jetsidecar/jetsidecar/internal/terminal"
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -183,32 +184,32 @@ func (se *session) end() {
 // command changes something the first is answered: what is in work is finished.
 func interruptible(s streams, changes bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	came := make(chan os.Signal, 2)
+	signal.Notify(came, syscall.SIGINT, syscall.SIGTERM)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		select {
-		case <-signals:
+		signals.Watch(came, done, func(os.Signal) {
 			if changes {
-				fmt.Fprintln(s.err, "\nstopping after what is in work; a second signal stops at once")
+				fmt.Fprintln(s.err, belowBar(s)+"stopping after what is in work; a second signal stops at once")
 			}
 			cancel()
-		case <-done:
-			return
-		}
-		select {
-		case <-signals:
-			os.Exit(exitFailed)
-		case <-done:
-		}
+		}, func(os.Signal) { os.Exit(exitFailed) })
 	}()
 	return ctx, func() {
-		signal.Stop(signals)
+		signal.Stop(came)
 		close(done)
 		<-ended
 		cancel()
 	}
+}
+
+// belowBar begins a line below the progress bar and the terminal's ^C, where there is a terminal.
+func belowBar(s streams) string {
+	if terminal.StyleOf(s.err, s.getenv).Terminal {
+		return "\n"
+	}
+	return ""
 }
 
 // missing says which DLQ streams do not exist where nothing is selected: it may be the wrong account or domain that was asked.

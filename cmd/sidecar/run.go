@@ -13,6 +13,7 @@ import (
 
 	"github.com/jetsidecar/jetsidecar/internal/app"
 	"github.com/jetsidecar/jetsidecar/internal/config"
+	"github.com/jetsidecar/jetsidecar/internal/signals"
 	"github.com/jetsidecar/jetsidecar/internal/telemetry"
 )
 
@@ -54,30 +55,24 @@ func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {
 	return exitOK
 }
 
-// signalled is a context that ends with the first SIGTERM or SIGINT; a second one ends the process at once, with 1.
+// signalled is a context that ends with the first SIGTERM or SIGINT; a second one, see signals.Repeat, ends the process at once, with 1.
 func signalled(parent context.Context, log *slog.Logger, flush func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	came := make(chan os.Signal, 2)
+	signal.Notify(came, syscall.SIGTERM, syscall.SIGINT)
 	done := make(chan struct{})
 	go func() {
-		select {
-		case s := <-signals:
+		signals.Watch(came, done, func(s os.Signal) {
 			log.Info("stopping", slog.String("signal", s.String()))
 			cancel()
-		case <-done:
-			return
-		}
-		select {
-		case s := <-signals:
+		}, func(s os.Signal) {
 			log.Error("stopped at once by a second signal", slog.String("signal", s.String()))
 			flush()
 			os.Exit(exitFailed)
-		case <-done:
-		}
+		})
 	}()
 	return ctx, func() {
-		signal.Stop(signals)
+		signal.Stop(came)
 		close(done)
 		cancel()
 	}

@@ -202,18 +202,30 @@ func (c *checker) between(path string, v, lowest, highest int) {
 func within(v, lowest, highest int) bool { return lowest <= v && v <= highest }
 
 // file checks that a file can be opened.
-func (c *checker) file(path, name string) {
+func (c *checker) file(path, name string) (ok bool) {
 	if name == "" {
-		return
+		return false
 	}
 	f, err := os.Open(name)
 	if err != nil {
 		c.fault(path, "open the file: %v", plainError(err))
-		return
+		return false
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		c.fault(path, "is a directory and must be a file")
+		return false
+	}
+	return true
+}
+
+// contents checks a file with the loader that reads it at the start.
+func (c *checker) contents(path, name string, load func(file string) error) {
+	if !c.file(path, name) {
+		return
+	}
+	if err := load(name); err != nil {
+		c.fault(path, "does not hold what it should: %s", strings.TrimPrefix(err.Error(), name+": "))
 	}
 }
 

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"crypto/tls"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 // nats checks how NATS is reached.
@@ -18,11 +21,18 @@ func (c *checker) nats() {
 	}
 	c.natsAuth(users)
 
-	c.file("nats.creds_file", n.CredsFile)
-	c.file("nats.nkey_seed_file", n.NkeySeedFile)
-	c.file("nats.tls.ca_file", n.TLS.CAFile)
-	c.file("nats.tls.cert_file", n.TLS.CertFile)
-	c.file("nats.tls.key_file", n.TLS.KeyFile)
+	c.contents("nats.creds_file", n.CredsFile, jetstream.CheckCreds)
+	c.contents("nats.nkey_seed_file", n.NkeySeedFile, jetstream.CheckNkeySeed)
+	c.contents("nats.tls.ca_file", n.TLS.CAFile, func(file string) error {
+		_, err := jetstream.LoadCAs(file)
+		return err
+	})
+	certThere := c.file("nats.tls.cert_file", n.TLS.CertFile)
+	if keyThere := c.file("nats.tls.key_file", n.TLS.KeyFile); certThere && keyThere {
+		if _, err := tls.LoadX509KeyPair(n.TLS.CertFile, n.TLS.KeyFile); err != nil {
+			c.fault("nats.tls.cert_file", "is no pair with nats.tls.key_file: %v", err)
+		}
+	}
 	if n.TLS.CertFile != "" && n.TLS.KeyFile == "" {
 		c.fault("nats.tls.cert_file", "is given without nats.tls.key_file")
 	}

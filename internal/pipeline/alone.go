@@ -3,8 +3,10 @@ package pipeline
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 
+	"github.com/jetsidecar/jetsidecar/jetstream"
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
@@ -41,8 +43,8 @@ func (p *Pipeline) pastLimit(a *attempt) bool {
 // no evidence.
 func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	key := p.markKey(a)
-	a.marks = crashMarks // as far as is known
 	there, err := p.Marks.Count(ctx, key)
+	a.marks = there
 	n := max(there-p.void.of(key), 0)
 	if err == nil && n >= crashMarks {
 		a.result.Error = "its processes died while it was tried alone"
@@ -51,15 +53,19 @@ func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	}
 	set := err == nil
 	if set {
-		a.marks = max(there, n+1)
 		p.void.writeOver(ctx, key)
 		err = p.Marks.Set(ctx, key, n+1)
+	}
+	if set && !errors.Is(err, jetstream.ErrDenied) {
+		a.marks = max(there, n+1) // as far as is known
 	}
 	switch {
 	case err == nil:
 		return true
 	case ctx.Err() == nil:
-		p.Log.Warn("a message past its limit is tried without a mark", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		if p.unmarked.now() {
+			p.Log.Warn("a message past its limit is tried without a mark", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		}
 		return true
 	case set:
 		p.unmark(a) // it may be there all the same
@@ -68,8 +74,11 @@ func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	return false
 }
 
-// unmark removes the marks: there is a verdict, or the message is handed back. If it cannot now, they are void.
+// unmark removes the marks, if there may be any: there is a verdict, or the message is handed back. If it cannot now, they are void.
 func (p *Pipeline) unmark(a *attempt) {
+	if a.marks == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), unmarkFor)
 	defer cancel()
 	key := p.markKey(a)
@@ -78,9 +87,13 @@ func (p *Pipeline) unmark(a *attempt) {
 	case err == nil:
 		p.void.gone(key)
 	case p.void.add(key, a.marks):
-		p.Log.Warn("the mark of a message is not removed yet", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		if p.marksLeft.now() {
+			p.Log.Warn("the mark of a message is not removed yet", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		}
 	default:
-		p.Log.Warn("the mark of a message stays", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		if p.marksLeft.now() {
+			p.Log.Warn("the mark of a message stays", slog.Uint64("sequence", a.message.Sequence), slog.String("error", err.Error()))
+		}
 	}
 }
 

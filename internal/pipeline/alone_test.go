@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -12,10 +14,11 @@ import (
 
 // marks are kept in memory. A stop comes at the call that is named.
 type marks struct {
-	n      int
-	fault  error
-	stopAt string
-	stop   func()
+	n        int
+	removals int
+	fault    error
+	stopAt   string
+	stop     func()
 }
 
 func (m *marks) call(ctx context.Context, what string) error {
@@ -33,6 +36,7 @@ func (m *marks) Set(ctx context.Context, _ string, n int) error {
 }
 
 func (m *marks) Remove(context.Context, string) error {
+	m.removals++
 	m.n = 0
 	return nil
 }
@@ -69,4 +73,53 @@ func TestMark(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What left no mark removes none, and says nothing at a stop; what may have left one removes it.
+func TestUnmarkOnlyWhatMayBeMarked(t *testing.T) {
+	for name, c := range map[string]struct {
+		marks    Marks
+		removals int
+	}{
+		"no bucket":           {&marks{fault: errors.New("no bucket")}, 0},
+		"writing is refused":  {&unwritten{err: jetstream.ErrDenied}, 0},
+		"writing fails":       {&unwritten{err: errors.New("no answer")}, 2},
+		"one more is refused": {&unwritten{marks: marks{n: 1}, err: jetstream.ErrDenied}, 1},
+		"written":             {&marks{}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			log := slog.New(slog.NewTextHandler(&out, nil))
+			p := &Pipeline{Parts: Parts{Marks: c.marks, Log: log}, void: newVoidMarks(c.marks, log)}
+			for range 2 {
+				a := &attempt{message: &jetstream.Message{Sequence: 1}}
+				if !p.mark(t.Context(), a) {
+					t.Fatal("it is not tried")
+				}
+				p.unmark(a)
+			}
+			if n := countOf(c.marks).removals; n != c.removals {
+				t.Errorf("%d removals, want %d", n, c.removals)
+			}
+			p.void.finish(t.Context())
+			if n := strings.Count(out.String(), "without a mark"); n > 1 || strings.Contains(out.String(), "marks stay") {
+				t.Errorf("the log says: %s", out.String())
+			}
+		})
+	}
+}
+
+// unwritten are marks that cannot be written.
+type unwritten struct {
+	marks
+	err error
+}
+
+func (u *unwritten) Set(context.Context, string, int) error { return u.err }
+
+func countOf(m Marks) *marks {
+	if u, ok := m.(*unwritten); ok {
+		return &u.marks
+	}
+	return m.(*marks)
 }

@@ -262,3 +262,10 @@ func (g *gate) state() (open bool, since time.Time, why string) {
 	since, open = g.breaker.Open()
 	return open, since, g.why
 }
+
+// idle reports whether no message is at the app or waits for it.
+func (g *gate) idle() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inside == 0 && g.waiting == 0
+}

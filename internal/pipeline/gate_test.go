@@ -218,6 +218,26 @@ func TestGateClosesWithTheFirstThatPasses(t *testing.T) {
 	})
 }
 
+func TestGateIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		if !g.idle() {
+			t.Error("nobody is there, and it is not idle")
+		}
+		var waiting sync.WaitGroup
+		waiting.Go(func() { mustEnter(t, g, false) })
+		synctest.Wait()
+		if g.idle() {
+			t.Error("idle with a message that waits")
+		}
+		waiting.Wait()
+		if g.idle() {
+			t.Error("idle with a message at the app")
+		}
+		g.leave(3, passed, "")
+	})
+}
+
 func TestGateProbesReadyFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := opened(t)

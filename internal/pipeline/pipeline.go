@@ -77,6 +77,8 @@ type Pipeline struct {
 	attempts atomic.Uint64 // with OrderStream
 	stopped  chan struct{} // closed at a stop, when what nobody works on is handed back
 
+	unmarked, marksLeft seldom // warnings: tried without a mark, marks that are not removed
+
 	mu     sync.Mutex
 	away   bool // the app is
 	open   bool // the breaker is
@@ -159,6 +161,9 @@ func (p *Pipeline) Status() Status {
 	if open, since, why := p.gate.state(); open {
 		s.BreakerOpen, s.BreakerSince, s.BreakerCause = true, since, why
 		s.BreakerDetail = fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
+		if p.gate.idle() {
+			s.BreakerDetail += "; it waits for a message to try the app with"
+		}
 	}
 	if p.DLQ {
 		s.DLQOK, s.DLQDetail, s.DLQDepth = p.DeadLetters.State()

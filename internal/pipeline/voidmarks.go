@@ -2,9 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 const (
@@ -13,6 +16,8 @@ const (
 	// voidPause is the pause after a mark could not be removed; it doubles up to voidPauseMost.
 	voidPause     = 250 * time.Millisecond
 	voidPauseMost = 10 * time.Second
+	// lastRemoval bounds one removal at a stop.
+	lastRemoval = 2 * time.Second
 )
 
 // voidMarks are marks that could not be removed although their message has a verdict, or was handed back. To this process they say
@@ -102,20 +107,20 @@ func (v *voidMarks) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-v.wake:
-			v.removeAll(ctx)
+			v.removeAll(ctx, v.marks.Remove)
 		}
 	}
 }
 
 // removeAll tries until all are removed, or ctx ends.
-func (v *voidMarks) removeAll(ctx context.Context) {
+func (v *voidMarks) removeAll(ctx context.Context, remove func(context.Context, string) error) {
 	wait := voidPause
 	for ctx.Err() == nil {
 		key, ok := v.begin()
 		if !ok {
 			return
 		}
-		err := v.marks.Remove(ctx, key)
+		err := remove(ctx, key)
 		if err == nil {
 			v.gone(key)
 		}
@@ -129,9 +134,19 @@ func (v *voidMarks) removeAll(ctx context.Context) {
 	}
 }
 
-// finish removes what is left at a stop, and says what stays: after ctx there is no time for it.
+// finish removes what is left at a stop, and says what stays: after ctx there is no time for it. What the user may not remove stays.
 func (v *voidMarks) finish(ctx context.Context) {
-	v.removeAll(ctx)
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	v.removeAll(ctx, func(ctx context.Context, key string) error {
+		within, cancel := context.WithTimeout(ctx, lastRemoval)
+		defer cancel()
+		err := v.marks.Remove(within, key)
+		if errors.Is(err, jetstream.ErrDenied) {
+			giveUp()
+		}
+		return err
+	})
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if n := len(v.counts); n > 0 {

@@ -135,6 +135,39 @@ func TestVoidMarksAreRemoved(t *testing.T) {
 	}
 }
 
+// A stop does not try on to remove what the user may not remove: it says what stays.
+func TestVoidMarksThatMayNotBeRemovedEndAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeMarks{counts: map[string]int{}}
+		p := marking(f)
+		p.Marks = &deniedMarks{f}
+		p.void.marks = p.Marks
+		for n := range uint64(3) {
+			a := pastItsLimit(n)
+			p.mark(t.Context(), a)
+			p.unmark(a)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun := time.Now()
+		p.void.finish(ctx)
+		if d := time.Since(begun); d > lastRemoval {
+			t.Errorf("the stop waits for %s", d)
+		}
+		if n := len(p.void.counts); n != 3 {
+			t.Errorf("%d messages are known to keep their marks", n)
+		}
+	})
+}
+
+// deniedMarks are not removed: the server does not answer, and its refusal is known in the end.
+type deniedMarks struct{ *fakeMarks }
+
+func (*deniedMarks) Remove(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return fmt.Errorf("removing a mark: %w", jetstream.ErrDenied)
+}
+
 // What is remembered of marks that cannot be removed is bounded.
 func TestVoidMarksAreBounded(t *testing.T) {
 	f := &fakeMarks{counts: map[string]int{}, away: true}
@@ -161,7 +194,7 @@ func TestMarksAreWrittenAfterTheRemoval(t *testing.T) {
 		p.Marks, p.void.marks = slow, slow
 		f.setAway(false)
 		var running sync.WaitGroup
-		running.Go(func() { p.void.removeAll(t.Context()) })
+		running.Go(func() { p.void.removeAll(t.Context(), p.Marks.Remove) })
 		synctest.Wait() // the removal is under way
 		running.Go(func() { p.mark(t.Context(), pastItsLimit(1)) })
 		synctest.Wait()
