@@ -19,8 +19,10 @@ func TestFiltersOfTheAddress(t *testing.T) {
 	}
 	b.see(".filters .since select", "since 2h ago")
 	b.see(".filters .until", "Stored until")
-	b.see(".filters .more", "and with limit 2, which the address says")
+	b.see(".filters .more", "and at most 2, the oldest, which the address says")
 	b.see(".filters", "Clear filters")
+	b.see(".pager", "1 to 2 of 2")
+	b.wait("document.querySelector('.letters tbody tr').dataset.id === 'ORDERS_DLQ/9' && document.querySelector('.pager button:last-child').disabled")
 	b.shot("filters")
 	b.fill("[name=consumer]", "orders-worker")
 	b.wait("location.hash.includes('consumer=orders-worker')")
@@ -31,7 +33,7 @@ func TestFiltersOfTheAddress(t *testing.T) {
 		}
 	}
 	b.click("Delete all 2 …")
-	b.see("dialog", "of consumer orders-worker, without an answer, stored since 2h ago, stored before 1m ago, with limit 2")
+	b.see("dialog", "of consumer orders-worker, without an answer, stored since 2h ago, stored before 1m ago, at most 2, the oldest")
 	b.click("Cancel")
 	b.click("Clear filters")
 	b.see(".bar", "40 entries")

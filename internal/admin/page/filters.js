@@ -100,7 +100,8 @@ export function inWords(query) {
   return parts.length ? parts.join(', ') : 'that are there now, without a filter';
 }
 
-const othersInWords = (query) => Object.entries(query).filter(([n]) => !names.includes(n)).map(([n, value]) => `with ${visible(n)} ${visible(value)}`);
+const othersInWords = (query) => Object.entries(query).filter(([n]) => !names.includes(n))
+  .map(([n, value]) => (n === 'limit' ? `at most ${visible(value)}, the oldest` : `with ${visible(n)} ${visible(value)}`));
 
 // moment is a time as the API takes it: a duration ago, or a date.
 const moment = (value) => (/^[\d.]+[a-zµ]/.test(value) ? `${visible(value)} ago` : visible(value));
