@@ -45,7 +45,7 @@ func remoteURL(address string) (*url.URL, error) {
 // dialRemote looks whether the API is there.
 func dialRemote(ctx context.Context, base *url.URL, token string) (*remote, error) {
 	r := &remote{base: base, token: token, client: &http.Client{
-		Transport:     &http.Transport{Proxy: nil, ResponseHeaderTimeout: remoteAnswer},
+		Transport:     &http.Transport{Proxy: nil, DialContext: dialAsking, ResponseHeaderTimeout: remoteAnswer},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this one
 	}}
 	var page remotePageAnswer
@@ -135,6 +135,9 @@ func (r *remote) get(ctx context.Context, q url.Values, into any, path ...string
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		if !badJSON(err) && ctx.Err() == nil {
+			return fmt.Errorf("the sidecar at %s went away: %w", r.base.Redacted(), err)
+		}
 		return fmt.Errorf("reading the answer of the admin listener: %w", err)
 	}
 	return nil
@@ -159,12 +162,15 @@ func (r *remote) send(ctx context.Context, method string, q url.Values, body io.
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, r.unreached(err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return nil, r.unauthorized()
+	}
 	var fault struct {
 		Error string `json:"error"`
 	}

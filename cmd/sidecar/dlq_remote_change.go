@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -53,11 +54,13 @@ func (r *remote) change(ctx context.Context, what string, body map[string]any, c
 // remoteLine is one line of the answer to a change.
 type remoteLine struct {
 	Progress *dlq.Progress `json:"progress"`
+	Failures []dlq.Failure `json:"failures"` // of the progress: all so far; absent if it is as before
 	Report   *dlq.Report   `json:"report"`
 	Error    string        `json:"error"`
 }
 
-// post has something changed. When ctx ends the sidecar stops after what is in work, and the report is what it said last.
+// post has something changed. When ctx ends the sidecar stops after what is in work; then, and if the sidecar goes away, the report is
+// what it said last.
 func (r *remote) post(ctx context.Context, what string, body map[string]any, told func(dlq.Progress)) (*dlq.Report, error) {
 	report := &dlq.Report{Failures: []dlq.Failure{}}
 	text, err := json.Marshal(body)
@@ -80,6 +83,8 @@ func (r *remote) post(ctx context.Context, what string, body map[string]any, tol
 				err = cause
 			} else if errors.Is(err, io.EOF) {
 				err = errors.New("the sidecar ended its answer without a report")
+			} else if !badJSON(err) {
+				err = fmt.Errorf("the sidecar at %s went away: run it again, it continues (%w)", r.base.Redacted(), err)
 			}
 			return interrupted(ctx, report, err)
 		}
@@ -93,6 +98,9 @@ func (r *remote) post(ctx context.Context, what string, body map[string]any, tol
 			return report, errors.New(l.Error)
 		case l.Progress != nil && l.Progress.Selected > 0:
 			report.Progress = *l.Progress
+			if l.Failures != nil {
+				report.Failures = l.Failures
+			}
 			if told != nil {
 				told(*l.Progress)
 			}

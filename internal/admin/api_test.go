@@ -393,6 +393,39 @@ func TestManyIsCancelled(t *testing.T) {
 	w.refused("POST", "/api/dlq/rm", "{}", 503, "stopping")
 }
 
+// Who ends a replay early, or whose sidecar dies, has read by then what failed and why.
+func TestFailuresSoFar(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(4)
+	goOn := make(chan struct{})
+	w.letters.App = func(l *dlq.Letter) dlq.Outcome {
+		if l.Seq == 3 {
+			<-goOn
+		}
+		return dlq.Outcome{Result: dlq.Kept, Status: 503, Why: "busy"}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	body := w.open(ctx, "POST", "/api/dlq/replay", "{}").Body
+	in := bufio.NewScanner(body)
+	var last admin.Line
+	for last.Progress == nil || last.Progress.Kept < 2 || len(last.Failures) == 0 {
+		if !in.Scan() {
+			t.Fatalf("the answer ends after %+v", last)
+		}
+		last = admin.Line{}
+		w.doc.Valid("Line", in.Bytes())
+		if err := json.Unmarshal(in.Bytes(), &last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f := last.Failures[0]; f.Count != last.Progress.Kept || f.Why != "busy" || f.Status != 503 || f.Stream != "ORDERS_DLQ" || f.Example != 1 {
+		t.Errorf("after %+v it says %+v", last.Progress, f)
+	}
+	cancel()
+	close(goOn)
+}
+
 func TestManyCannotGoOn(t *testing.T) {
 	w := newWorld(t)
 	w.letters.Fill(2)

@@ -40,9 +40,10 @@ type RemoveRequest struct {
 }
 
 // Line is one line of the answer to POST /api/dlq/replay and /api/dlq/rm: progress, and last a report, with an error if it could
-// not go on.
+// not go on. Who leaves before the report, or whom the sidecar leaves, has read what failed so far.
 type Line struct {
 	Progress *dlq.Progress `json:"progress,omitempty"`
+	Failures []dlq.Failure `json:"failures,omitempty"` // with progress: what is still in the DLQ so far, all of it; absent if it is as before
 	Report   *dlq.Report   `json:"report,omitempty"`
 	Error    string        `json:"error,omitempty"`
 }
@@ -226,11 +227,11 @@ func (s *Server) report(out stream, m *meter, done <-chan struct{}) bool {
 		case <-done:
 			return true
 		case <-tick.C:
-			if p := m.news(); p != nil && !out.line(Line{Progress: p}) {
+			if l := m.news(); l != nil && !out.line(*l) {
 				return false
 			}
 		case <-alive.C:
-			if !out.line(Line{Progress: m.last()}) {
+			if !out.line(m.latest()) {
 				return false
 			}
 		}
@@ -242,11 +243,13 @@ func (o stream) line(l Line) bool {
 	return err == nil && o.send(append(b, '\n'))
 }
 
-// meter keeps the latest progress.
+// meter keeps the latest progress, and what failed so far.
 type meter struct {
-	mu  sync.Mutex
-	now dlq.Progress
-	new bool
+	mu       sync.Mutex
+	now      dlq.Progress
+	failures dlq.Failures
+	// What was not read yet.
+	new, failed bool
 }
 
 func newMeter() *meter { return &meter{} }
@@ -255,23 +258,34 @@ func (m *meter) told(p dlq.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now, m.new = p, true
+	if p.Last != nil && m.failures.Add(*p.Last) {
+		m.failed = true
+	}
 }
 
-// news is the latest progress, nil if it was read before.
-func (m *meter) news() *dlq.Progress {
+// news is a line on the latest progress, nil if it was read before.
+func (m *meter) news() *Line {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.new {
 		return nil
 	}
-	m.new = false
 	p := m.now
-	return &p
+	l := &Line{Progress: &p}
+	if m.failed {
+		l.Failures = m.failures.List()
+	}
+	m.new, m.failed = false, false
+	return l
 }
 
-func (m *meter) last() *dlq.Progress {
+// latest is a line on the latest progress, whether it was read before or not.
+func (m *meter) latest() Line {
+	if l := m.news(); l != nil {
+		return *l
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.now
-	return &p
+	return Line{Progress: &p}
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
+// maxStatus is the highest status that an answer can have: three digits, whatever RFC 9110 makes of them.
+const maxStatus = 999
+
 // Filter selects entries: those that match all that is set. The zero Filter selects all.
 type Filter struct {
 	Stream   string    `json:"stream,omitempty"`   // the DLQ stream; empty: all of the configuration
@@ -113,8 +116,8 @@ func (f *Filter) Validate() error {
 	if f.Reason != "" && !slices.Contains(Reasons(), f.Reason) {
 		fault("reason", "%q is none; there are %s", f.Reason, strings.Join(Reasons(), ", "))
 	}
-	if f.Status != nil && (*f.Status < 0 || *f.Status > 999) {
-		fault("status", "%d is not an HTTP status, nor 0 for no answer", *f.Status)
+	if f.Status != nil && (*f.Status < 0 || *f.Status > maxStatus) {
+		fault("status", "%d is not 1 to %d, which an app can answer with, nor 0 for no answer", *f.Status, maxStatus)
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		fault("until", "%s is not after since, %s", f.Until.Format(time.RFC3339), f.Since.Format(time.RFC3339))

@@ -23,7 +23,7 @@ func parse(stream string, m *jetstream.Stored) (e *Entry, ok bool) {
 		Subject:    value(m.Header, jetstream.HeaderSubject),
 		Sequence:   number(m.Header, jetstream.HeaderSequence),
 		Reason:     value(m.Header, jetstream.HeaderReason),
-		Status:     int(min(number(m.Header, jetstream.HeaderStatus), 999)),
+		Status:     int(min(number(m.Header, jetstream.HeaderStatus), maxStatus)),
 		Error:      value(m.Header, jetstream.HeaderError),
 		Deliveries: number(m.Header, jetstream.HeaderDeliveries),
 		Replays:    jetstream.ReplaysOf(m.Header),

@@ -1,11 +1,9 @@
 package dlq
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +11,6 @@ import (
 )
 
 const (
-	// maxFailures bounds the causes that a report tells apart.
-	maxFailures = 100
 	// finishFor is how long it is tried on to remove an entry that is handled, while NATS is away.
 	finishFor = 15 * time.Second
 	// finishPause is between two tries.
@@ -28,11 +24,11 @@ type run struct {
 
 	mu       sync.Mutex
 	report   Report
-	failures map[Failure]*Failure
+	failures Failures
 }
 
 func (s *Service) newRun(selected int, onProgress func(Progress)) *run {
-	return &run{s: s, onProgress: onProgress, report: Report{Progress: Progress{Selected: selected}}, failures: map[Failure]*Failure{}}
+	return &run{s: s, onProgress: onProgress, report: Report{Progress: Progress{Selected: selected}}}
 }
 
 // note counts what became of an entry.
@@ -43,42 +39,19 @@ func (r *run) note(o Outcome) {
 	switch o.Result {
 	case Failed:
 		p.Failed++
-		r.failure(o)
 	case Kept:
 		p.Kept++
-		r.failure(o)
 	case Gone:
 		r.report.Gone++
 		p.Done++
 	default:
 		p.Done++
 	}
+	r.failures.Add(o)
 	p.Last = &o
 	if r.onProgress != nil {
 		r.onProgress(*p)
 	}
-}
-
-// failure adds to the causes of what is still in the DLQ. Answers are not told apart by their bodies, each of which may be another:
-// that of the example is shown. The caller holds r.mu.
-func (r *run) failure(o Outcome) {
-	key := Failure{Result: o.Result, Consumer: o.Entry.Consumer, Reason: o.Reason, Status: o.Status, Why: o.Why}
-	if o.answer {
-		key.Why = ""
-	}
-	f := r.failures[key]
-	if f == nil && len(r.failures) >= maxFailures {
-		key = Failure{Result: o.Result, Why: "other causes"}
-		f = r.failures[key]
-	}
-	if f == nil {
-		f = &Failure{}
-		*f = key
-		f.Stream, f.Example = o.Entry.DLQStream, max(o.NewSeq, o.Entry.Seq)
-		f.Why = cmp.Or(key.Why, o.Why)
-		r.failures[key] = f
-	}
-	f.Count++
 }
 
 // end makes the report.
@@ -86,14 +59,8 @@ func (r *run) end(interrupted bool) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep := r.report
-	rep.Last, rep.Failures = nil, []Failure{}
+	rep.Last, rep.Failures = nil, r.failures.List()
 	rep.Interrupted = interrupted && rep.Done+rep.Failed+rep.Kept < rep.Selected
-	for _, f := range r.failures {
-		rep.Failures = append(rep.Failures, *f)
-	}
-	slices.SortFunc(rep.Failures, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Stream, b.Stream), cmp.Compare(a.Example, b.Example))
-	})
 	return &rep
 }
 

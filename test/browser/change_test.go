@@ -3,6 +3,7 @@ package browser
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -32,7 +33,8 @@ func TestDelete(t *testing.T) {
 		t.Errorf("%d entries are left", n)
 	}
 	b.goTo("#/dlq/ORDERS_DLQ/77")
-	b.see(".entry", "not there any more")
+	b.see(".entry", "No such entry")
+	b.see(".entry", "or it never was")
 }
 
 // What is no dead letter is shown, and cannot be replayed or deleted.
@@ -120,6 +122,59 @@ func TestReplayAllAndCancel(t *testing.T) {
 	b.see("dialog", "Done: 18 deleted.")
 	b.click("Close")
 	b.see("main", "No dead letters")
+}
+
+// Nothing starts while the rate is none: only a 0 that is typed is no limit.
+func TestRate(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(3)
+	b := open(t, w.url, "#/dlq")
+	b.see(".bar", "3 entries")
+	b.click("Replay all 3 …")
+	b.see("dialog", "0 is no limit")
+	for _, wrong := range []string{"", "-5", "e", "1000001"} {
+		b.fill("#rate", wrong)
+		b.click("Replay")
+		b.see("dialog #rate-fault", "The rate: ")
+		b.see("dialog #rate-fault", eval[string](b, "document.querySelector('#rate').validationMessage"))
+		if on := eval[string](b, "document.activeElement.id"); on != "rate" {
+			t.Errorf("%q: the focus is on %q", wrong, on)
+		}
+	}
+	b.shot("rate")
+	if n := w.letters.Len(); n != 3 {
+		t.Fatalf("%d entries are left", n)
+	}
+	b.fill("#rate", "0")
+	b.gone("dialog #rate-fault")
+	b.click("Replay")
+	b.see("dialog", "Done: 3 replayed.")
+	b.calm()
+}
+
+// What failed until a replay was cancelled is shown, with the cause.
+func TestCancelShowsWhatFailed(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(9)
+	goOn := make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
+	w.letters.App = func(l *dlq.Letter) dlq.Outcome {
+		if l.Seq == 4 {
+			<-goOn
+		}
+		return dlq.Outcome{Result: dlq.Kept, Status: 503, Why: "no stock"}
+	}
+	b := open(t, w.url, "#/dlq")
+	b.click("Replay all 9 …")
+	b.click("Replay")
+	b.see("dialog", "3 of 9")
+	b.click("Cancel")
+	b.see("dialog", "Cancelled")
+	b.see("dialog", "About 6 were not touched")
+	b.see("dialog table", "no stock")
+	b.see("dialog table td", "3")
+	b.calm()
 }
 
 // What is done is what the dialog counted, whatever came since, and even if the page behind it has counted anew.

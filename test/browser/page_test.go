@@ -41,18 +41,18 @@ func TestConsumers(t *testing.T) {
 		s.BreakerOpen, s.BreakerSince, s.BreakerCause, s.BreakerDetail = true, time.Now().Add(-95*time.Second), "status 503", "breaker open: status 503"
 		n.InFlight = 0
 	})
-	b.see("article", "42 dead letters")
-	b.see("article", "inventory is not reachable")
-	b.see("article:nth-child(2)", "The app fails message after message (status 503)")
+	b.see("article:nth-child(2)", "42 dead letters")
+	b.see("article:nth-child(2)", "inventory is not reachable")
+	b.see("article:first-child", "The app fails message after message (status 503)")
 	b.see("#nav-depth", "42")
-	if n := eval[int](b, "document.querySelectorAll('article:first-child .errors tbody tr').length"); n != 5 {
+	if n := eval[int](b, "document.querySelectorAll('article:nth-child(2) .errors tbody tr').length"); n != 5 {
 		t.Errorf("%d errors are shown at first", n)
 	}
 	b.shot("consumers")
 	b.click("Show all 12")
-	b.wait("document.querySelectorAll('article:first-child .errors tbody tr').length === 12")
+	b.wait("document.querySelectorAll('article:nth-child(2) .errors tbody tr').length === 12")
 	for _, bars := range []string{"rect.longest", "rect.shortest"} {
-		if n := eval[int](b, "document.querySelectorAll('article:first-child "+bars+"').length"); n != 9 {
+		if n := eval[int](b, "document.querySelectorAll('article:nth-child(2) "+bars+"').length"); n != 9 {
 			t.Errorf("the schedule of 10 attempts has %d %s", n, bars)
 		}
 	}

@@ -83,6 +83,7 @@ func (s *Letters) each(ctx context.Context, f dlq.Filter, dry bool, told func(dl
 		r.UpTo = upTo
 		do = func(*dlq.Letter) dlq.Outcome { return dlq.Outcome{Result: dlq.Selected} }
 	}
+	var failures dlq.Failures
 	for _, l := range chosen {
 		err := s.pass(ctx)
 		r.Interrupted = err != nil
@@ -104,9 +105,8 @@ func (s *Letters) each(ctx context.Context, f dlq.Filter, dry bool, told func(dl
 		default:
 			r.Done++
 		}
-		if o.Result == dlq.Failed || o.Result == dlq.Kept {
-			note(r, o)
-		}
+		failures.Add(o)
+		r.Failures = failures.List()
 		if told != nil {
 			p := r.Progress
 			p.Last = &o
@@ -114,16 +114,4 @@ func (s *Letters) each(ctx context.Context, f dlq.Filter, dry bool, told func(dl
 		}
 	}
 	return r, nil
-}
-
-func note(r *dlq.Report, o dlq.Outcome) {
-	for i, f := range r.Failures {
-		if f.Result == o.Result && f.Status == o.Status && f.Why == o.Why {
-			r.Failures[i].Count++
-			return
-		}
-	}
-	r.Failures = append(r.Failures, dlq.Failure{
-		Result: o.Result, Consumer: o.Entry.Consumer, Reason: o.Reason, Status: o.Status, Why: o.Why, Count: 1, Example: o.Entry.Seq,
-	})
 }

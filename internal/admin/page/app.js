@@ -5,11 +5,17 @@ import { ConsumersView } from './consumers.js';
 import { DLQView } from './dlq.js';
 import { h, set, show } from './dom.js';
 import { count, visible } from './format.js';
+import { Health } from './health.js';
 
 const main = document.getElementById('main');
 const notice = document.getElementById('notice');
 let consumers = new ConsumersView();
 let letters = new DLQView(go);
+const pills = new Health(document.getElementById('health'), document.getElementById('failing'), (check) => {
+  if (location.hash.startsWith('#/dlq')) location.hash = '#/consumers';
+  display(consumers.node);
+  consumers.lead(check);
+});
 let live;
 let view;
 
@@ -30,7 +36,8 @@ function route() {
   }
   document.title = isDLQ ? 'Dead letters · jetsidecar' : 'Consumers · jetsidecar';
   display(isDLQ ? letters.node : consumers.node);
-  if (isDLQ) letters.open(Object.fromEntries(new URLSearchParams(search)), parts[1], parts[2]);
+  if (isDLQ) pills.fold();
+  if (isDLQ) letters.open(Object.fromEntries([...new URLSearchParams(search)].filter(([, value]) => value.trim())), parts[1], parts[2]);
 }
 
 function decode(part) {
@@ -84,19 +91,7 @@ async function begin() {
 // health shows what the sidecar needs, and what it lacks.
 function health(overview) {
   document.body.classList.remove('away');
-  const names = { nats: 'NATS', app: 'App', consumer: 'Consumers', dlq: 'DLQ' };
-  const pills = Object.entries(names).map(([name, title]) => {
-    const checks = overview.checks.filter((c) => c.name === name);
-    const bad = checks.filter((c) => !c.ok);
-    return checks.length > 0 && h('li', { class: bad.length ? 'bad' : 'good', title: bad.map((c) => visible(c.detail)).join('\n') },
-      title, h('span', { class: 'unseen' }, bad.length ? ': not well' : ': well'));
-  }).filter(Boolean);
-  const list = document.getElementById('health');
-  const now = pills.map((p) => p.textContent + p.title).join();
-  if (now !== health.last) {
-    health.last = now;
-    list.replaceChildren(...pills);
-  }
+  pills.display(overview.checks);
   const lacks = overview.checks.filter((c) => !c.ok && (c.name === 'nats' || c.name === 'app'))
     .map((c) => `${c.name === 'nats' ? 'NATS is away' : 'The app is away or failing'}: ${visible(c.detail)}`);
   tell(lacks.join(' · '), 'bad');
@@ -129,8 +124,7 @@ function needsToken() {
   tell('', '');
   consumers = new ConsumersView(); // what was shown is not for who has no token
   letters = new DLQView(go);
-  health.last = undefined;
-  document.getElementById('health').replaceChildren();
+  pills.forget();
   display(h('form', { class: 'ask', onsubmit: (e) => { e.preventDefault(); token.set(input.value.trim()); display(h('p', { class: 'loading' }, 'Loading …')); begin(); } },
     h('h1', {}, 'Token'), h('label', { for: 'token' }, 'The token of this sidecar'), input, note, h('button', { type: 'submit', class: 'primary' }, 'Go on')));
   input.focus();

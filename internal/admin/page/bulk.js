@@ -2,7 +2,7 @@
 
 import { api } from './api.js';
 import { Dialog, destination } from './dialog.js';
-import { h, say, set } from './dom.js';
+import { h, say, set, show } from './dom.js';
 import { count, span, visible } from './format.js';
 
 // bulk asks, and does it (what: replay or rm) with what query selects, inWords, and stats counted: what came later is left. It resolves
@@ -34,8 +34,11 @@ class Run {
       this.dialog.body.append(h('p', { class: 'caution' }, 'Deleted entries cannot be brought back.'));
     } else {
       this.to = destination();
-      this.rate = h('input', { type: 'number', min: 0, max: 100000, value: 50, inputmode: 'numeric', id: 'rate' });
-      this.dialog.body.append(this.to.node, h('p', { class: 'field' }, h('label', { for: 'rate' }, 'At most this many a second (0: no limit)'), this.rate));
+      this.rate = h('input', {
+        type: 'number', required: true, min: 0, max: 1000000, step: 'any', value: 50, inputmode: 'decimal', id: 'rate', 'aria-describedby': 'rate-fault', oninput: () => this.rateFault(),
+      });
+      this.fault = h('p', { class: 'caution', id: 'rate-fault', role: 'alert', hidden: true });
+      this.dialog.body.append(this.to.node, h('p', { class: 'field' }, h('label', { for: 'rate' }, 'At most this many a second (0 is no limit)'), this.rate), this.fault);
     }
     this.dialog.choices(
       ['Cancel', '', () => this.dialog.close()],
@@ -43,10 +46,23 @@ class Run {
     this.dialog.open();
   }
 
+  // rateFault says what is wrong with the rate, and reports whether something is: nothing but a 0 that was typed is no limit.
+  rateFault() {
+    const fault = this.rate.validationMessage;
+    set(this.fault, fault && `The rate: ${fault}`);
+    show(this.fault, fault !== '');
+    this.rate.setAttribute('aria-invalid', fault !== '');
+    return fault !== '';
+  }
+
   async start() {
+    if (this.rate && this.rateFault()) {
+      this.rate.focus();
+      return;
+    }
     this.begun = true;
     const body = { ...this.selection };
-    if (this.what === 'replay') Object.assign(body, { to: this.to.value(), rate: Math.max(0, Number(this.rate.value) || 0) });
+    if (this.what === 'replay') Object.assign(body, { to: this.to.value(), rate: this.rate.valueAsNumber });
     this.bar = h('progress', { 'aria-label': 'Progress' });
     this.words = h('p', {}, 'Selecting …');
     this.dialog.body.replaceChildren(this.bar, this.words);
@@ -64,6 +80,7 @@ class Run {
     try {
       await api.many(this.what, body, (line) => {
         if (line.progress) this.progress(line.progress);
+        if (line.failures) this.failures = line.failures;
         if (line.report) report = line.report;
         if (line.error) error = line.error;
       }, this.abort.signal);
@@ -98,6 +115,7 @@ class Run {
   finish(report, error) {
     this.finished = true;
     const p = report || this.last;
+    const failed = report?.failures || this.failures; // without a report: what was told before
     const cancelled = this.abort.signal.aborted;
     const through = p.done + p.failed + p.kept;
     let head = 'Done';
@@ -107,7 +125,7 @@ class Run {
     const result = h('div', { tabindex: -1, class: 'result' },
       h('p', {}, h('b', {}, head), `: ${this.inWords(p)}.${left}`),
       error && h('p', { class: 'caution' }, visible(error)),
-      report?.failures?.length > 0 && failures(report.failures));
+      failed?.length > 0 && failures(failed));
     this.dialog.body.replaceChildren(result);
     this.dialog.choices(['Close', 'primary', () => this.dialog.close()]);
     this.dialog.buttons.firstChild.focus();

@@ -34,6 +34,27 @@ export class ConsumersView {
 
   live(overview) {
     for (const c of overview.consumers) this.cards.get(key(c))?.live(c);
+    this.order(overview);
+  }
+
+  // order puts those that are not well first, and else leaves them as the configuration has them.
+  order(overview) {
+    const bad = new Set(overview.checks.filter((c) => !c.ok).map(key));
+    const well = (c) => !c.breaker.open && !bad.has(key(c));
+    const nodes = [...overview.consumers.filter((c) => !well(c)), ...overview.consumers.filter(well)].map((c) => this.cards.get(key(c))?.node).filter(Boolean);
+    if (nodes.every((n, i) => n === this.list.children[i])) return;
+    const focus = document.activeElement;
+    nodes.forEach((n, i) => { if (n !== this.list.children[i]) this.list.insertBefore(n, this.list.children[i] || null); });
+    if (focus !== document.activeElement && this.list.contains(focus)) focus.focus({ preventScroll: true }); // it was moved
+  }
+
+  // lead goes to the consumer of a check.
+  lead(check) {
+    const card = this.cards.get(key(check))?.node;
+    if (!card) return;
+    card.focus({ preventScroll: true });
+    const covered = document.querySelector('.top').offsetHeight; // it stays at the top
+    scrollTo({ top: scrollY + card.getBoundingClientRect().top - covered - 12 });
   }
 
   steps(steps) {
@@ -70,7 +91,7 @@ class Card {
     this.all = h('button', { type: 'button', class: 'link', onclick: () => { this.shown = Infinity; this.listErrors(); } }, '');
     this.shown = few;
     this.latest = [];
-    this.node = h('article', { class: 'card' },
+    this.node = h('article', { class: 'card', tabindex: -1, 'aria-label': visible(c.consumer) },
       h('header', {}, h('h2', {}, visible(c.consumer)), h('span', { class: 'of' }, 'on ', visible(c.stream)), this.badges),
       this.why,
       h('div', { class: 'tiles' }, [this.flow, this.trouble, this.backlog, this.busy].map((t) => t.node)),

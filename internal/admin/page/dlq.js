@@ -82,7 +82,7 @@ export class DLQView {
     }
     show(this.fresh, false);
     const { signal } = loading;
-    const query = { ...this.query, order: this.order, limit: pageSize };
+    const query = { ...this.query, ...this.part() };
     const after = this.cursors.at(-1);
     if (after) query.after = after;
     try {
@@ -98,6 +98,14 @@ export class DLQView {
     if (this.missed) this.changed();
   }
 
+  // part is the page that is asked for. A limit in the address selects the oldest: what it leaves out is not shown either.
+  part() {
+    const { limit } = this.query;
+    if (limit === undefined) return { order: this.order, limit: pageSize };
+    const rest = Number(limit) - (this.cursors.length - 1) * pageSize;
+    return { order: 'oldest', limit: rest > pageSize ? pageSize : this.cursors.length > 1 ? rest : limit };
+  }
+
   display(page) {
     this.filters.known(page.streams);
     this.next = page.next;
@@ -110,8 +118,9 @@ export class DLQView {
     const skipped = (this.cursors.length - 1) * pageSize;
     this.range = [skipped + 1, skipped + rows.length];
     this.before.disabled = this.cursors.length < 2;
-    this.after.disabled = !page.next;
-    set(this.orderButton, `Order: ${this.order} first`);
+    this.after.disabled = !page.next || this.range[1] >= this.query.limit;
+    this.orderButton.disabled = this.query.limit !== undefined;
+    set(this.orderButton, `Order: ${this.orderButton.disabled ? 'oldest' : this.order} first`);
     this.orderButton.title = 'Change the order';
     this.placed();
     if (rows.length) this.tell(null);

@@ -51,7 +51,8 @@ export class EntryView {
   failed(e, stream, seq) {
     const gone = e.status === 404;
     this.node.replaceChildren(this.head(`#${seq}`), h('div', { class: 'empty' },
-      h('p', {}, gone ? 'This entry is not there any more: it was replayed or removed.' : `It could not be read: ${visible(e.message)}.`),
+      gone && h('h2', {}, 'No such entry'),
+      h('p', {}, gone ? `${visible(stream)} has no entry ${visible(seq)} now. It was replayed, removed or dropped by the limits of the stream, or it never was: look at the address.` : `It could not be read: ${visible(e.message)}.`),
       !gone && h('button', { type: 'button', onclick: () => { this.shown = undefined; this.open(stream, seq); } }, 'Try again')));
   }
 

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/jetsidecar/jetsidecar/internal/dlq"
+)
+
+// What is wrong at the other end is said in terms of what can be done about it.
+func TestRemoteThatIsNone(t *testing.T) {
+	refusing := listener(t)
+	refusing.Close()
+	nats := listener(t)
+	greets(t, nats)
+	for _, c := range []struct{ url, want string }{
+		{"http://" + refusing.Addr().String(), "nothing listens at http://" + refusing.Addr().String() + ": does a sidecar run there, and is its admin.listen this address?"},
+		{"http://" + nats.Addr().String(), "a NATS server answers at http://" + nats.Addr().String() + ": --admin is the URL of a sidecar's admin listener, admin.listen"},
+		{"https://" + nats.Addr().String(), "a NATS server answers at https://" + nats.Addr().String()},
+	} {
+		code, out, stderr := tool(nil, "dlq", "list", "--admin", c.url)
+		if code != exitFailed || out != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: exit %d\n%s%s", c.url, code, out, stderr)
+		}
+	}
+}
+
+func listener(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+// greets speaks first to all who come, as a NATS server does.
+func greets(t *testing.T, ln net.Listener) {
+	ended := make(chan struct{})
+	t.Cleanup(func() { ln.Close(); <-ended })
+	go func() {
+		defer close(ended)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, "INFO {\"server_id\":\"X\"}\r\n")
+			_, _ = c.Read(make([]byte, 1)) // it hangs up once it is asked something else
+			c.Close()
+		}
+	}()
+}
+
+// A sidecar that is killed leaves what failed until then, and the way to go on.
+func TestRemoteThatIsKilled(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			DryRun bool `json:"dry_run"`
+		}
+		text, _ := io.ReadAll(r.Body)
+		switch _ = json.Unmarshal(text, &body); {
+		case r.Method == http.MethodGet:
+			fmt.Fprint(w, `{"streams":["D"],"entries":[]}`)
+		case body.DryRun:
+			fmt.Fprint(w, `{"report":{"selected":9,"done":9,"failures":[],"up_to":["D:9"]}}`)
+		default:
+			fmt.Fprintln(w, `{"progress":{"selected":9,"done":1,"kept":2},"failures":[{"result":"kept","dlq_stream":"D","consumer":"w","status":503,"why":"no stock","count":2,"example":4}]}`)
+			fmt.Fprintln(w, `{"progress":{"selected":9,"done":2,"kept":2}}`)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer s.Close()
+	code, out, stderr := tool(nil, "dlq", "replay", "--yes", "--admin", s.URL)
+	if code != exitFailed || !strings.Contains(stderr, "the sidecar at "+s.URL+" went away: run it again, it continues") {
+		t.Errorf("exit %d\n%s%s", code, out, stderr)
+	}
+	if !strings.Contains(out, "2 of 9 entries replayed, 2 left as they were, 5 not tried") || !strings.Contains(out, "no stock") {
+		t.Errorf("what failed is lost:\n%s", out)
+	}
+}
+
+// A replay that is stopped here says what failed and why until then.
+func TestRemoteThatIsStopped(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, `{"progress":{"selected":9,"done":1,"kept":2},"failures":[{"result":"kept","dlq_stream":"D","consumer":"w","why":"no stock","count":2,"example":4}]}`)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	base, err := remoteURL(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &remote{base: base, client: s.Client()}
+	ctx, stop := context.WithCancel(t.Context())
+	report, err := r.post(ctx, "replay", map[string]any{}, func(dlq.Progress) { stop() })
+	if err != nil || !report.Interrupted || report.Kept != 2 || len(report.Failures) != 1 || report.Failures[0].Why != "no stock" {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
