@@ -30,6 +30,7 @@ type run struct {
 	mu       sync.Mutex
 	report   Report
 	failures map[Failure]*Failure
+	vanished []ref // of those in report.Gone
 }
 
 func (s *Service) newRun(selected int, onProgress func(Progress)) *run {
