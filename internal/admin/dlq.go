@@ -34,9 +34,10 @@ type Changes interface {
 
 // Page is the answer to GET /api/dlq.
 type Page struct {
-	Streams []string     `json:"streams"` // the DLQ streams of the configuration
-	Entries []*dlq.Entry `json:"entries"`
-	Next    string       `json:"next,omitempty"` // for after; absent at the end
+	Streams    []string     `json:"streams"` // the DLQ streams of the configuration
+	Entries    []*dlq.Entry `json:"entries"`
+	Next       string       `json:"next,omitempty"` // for after; absent at the end
+	dlq.Passed              // what was left out on the way to these entries
 }
 
 // Stats is the answer to GET /api/dlq/stats.
@@ -89,9 +90,9 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch order := r.URL.Query().Get("order"); order {
 	case "", "oldest":
-		page.Entries, err = s.oldest(r.Context(), *f)
+		page.Entries, page.Passed, err = s.oldest(r.Context(), *f)
 	case "newest":
-		page.Entries, err = s.newest(r.Context(), *f)
+		page.Entries, page.Passed, err = s.newest(r.Context(), *f)
 	default:
 		s.refuse(w, http.StatusBadRequest, "order: oldest or newest")
 		return
@@ -108,21 +109,30 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
 }
 
 // oldest are the first entries of a filter, one more than its limit if there are more.
-func (s *Server) oldest(ctx context.Context, f dlq.Filter) ([]*dlq.Entry, error) {
-	f.Limit++
-	found := []*dlq.Entry{}
+// What was left out after them is left to the next page.
+func (s *Server) oldest(ctx context.Context, f dlq.Filter) (found []*dlq.Entry, passed dlq.Passed, err error) {
+	var now dlq.Passed
+	most := f.Limit
+	f.Limit, f.Passed = most+1, &now
+	found = []*dlq.Entry{}
 	for e, err := range s.letters.List(ctx, f) {
 		if err != nil {
-			return nil, err
+			return nil, passed, err
 		}
-		found = append(found, e)
+		if found = append(found, e); len(found) == most {
+			passed = dlq.Passed{}
+			passed.Add(&now)
+		}
 	}
-	return found, nil
+	if len(found) <= most {
+		passed = now
+	}
+	return found, passed, nil
 }
 
 // newest are the last entries of a filter, the latest first and DLQ stream by DLQ stream from the last on, one more than its
 // limit if there are more. All entries of a stream are read for it, and as many as the limit are kept.
-func (s *Server) newest(ctx context.Context, f dlq.Filter) ([]*dlq.Entry, error) {
+func (s *Server) newest(ctx context.Context, f dlq.Filter) (found []*dlq.Entry, passed dlq.Passed, err error) {
 	most, after := f.Limit+1, f.After
 	f.Limit, f.After = 0, dlq.Cursor{}
 	streams := slices.Clone(s.changes.Streams())
@@ -130,9 +140,10 @@ func (s *Server) newest(ctx context.Context, f dlq.Filter) ([]*dlq.Entry, error)
 		streams = []string{f.Stream}
 	}
 	slices.Reverse(streams)
-	found := []*dlq.Entry{}
+	found = []*dlq.Entry{}
 	for _, f.Stream = range streams {
 		part := f
+		part.Passed = &dlq.Passed{}
 		switch {
 		case after.Stream == "" || f.Stream < after.Stream:
 		case f.Stream > after.Stream || after.Seq <= 1:
@@ -142,13 +153,14 @@ func (s *Server) newest(ctx context.Context, f dlq.Filter) ([]*dlq.Entry, error)
 		}
 		last, err := s.lastOf(ctx, part, most-len(found))
 		if err != nil {
-			return nil, err
+			return nil, passed, err
 		}
+		passed.Add(part.Passed)
 		if found = append(found, last...); len(found) == most {
 			break
 		}
 	}
-	return found, nil
+	return found, passed, nil
 }
 
 // lastOf are the last n entries of a filter, the latest first.

@@ -15,13 +15,26 @@ import (
 // bodies are not. It ends with an error, at the latest when ctx does. A DLQ stream that does not exist has no entries.
 // To page, set Filter.Limit, and Filter.After to the Cursor of the last entry that was brought.
 func (s *Service) List(ctx context.Context, f Filter) iter.Seq2[*Entry, error] {
-	return s.read(ctx, &f, &reading{})
+	r := &reading{}
+	return func(yield func(*Entry, error) bool) {
+		for e, err := range s.read(ctx, &f, r) {
+			if f.Passed != nil {
+				*f.Passed = r.passed
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+		if f.Passed != nil {
+			*f.Passed = r.passed
+		}
+	}
 }
 
 // reading is what else there is to know of a List.
 type reading struct {
-	upTo    []Cursor // how far each DLQ stream that exists was read
-	foreign int      // messages on the way that are no dead letters
+	upTo   []Cursor // how far each DLQ stream that exists was read
+	passed Passed
 }
 
 // read brings what List does.
@@ -116,7 +129,11 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, r *read
 				return false
 			}
 			for _, e := range found {
-				if e.Seq >= first && e.Seq <= last && f.Matches(e) && !yield(e, nil) {
+				switch {
+				case e.Seq < first || e.Seq > last || !f.Matches(e):
+				case !s.scope.covers(f, e):
+					r.passed.other(s.scope, e)
+				case !yield(e, nil):
 					return false
 				}
 			}
@@ -132,7 +149,9 @@ func (s *Service) entries(ctx context.Context, f *Filter, stream string, r *read
 			}
 			e, ok := parse(stream, m)
 			if !ok {
-				r.foreign++
+				if m.Seq >= first && m.Seq <= last {
+					r.passed.Foreign++
+				}
 				continue
 			}
 			if !pass(join.add(e)) {
