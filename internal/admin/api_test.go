@@ -280,6 +280,20 @@ func TestReplayAndRemoveOne(t *testing.T) {
 	}
 }
 
+// A fault is said once, however often it would be found.
+func TestLimitIsOneFault(t *testing.T) {
+	w := newWorld(t)
+	resp, err := w.client.Get(w.url + "/api/dlq?limit=-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusBadRequest || strings.Count(string(text), "limit") != 1 {
+		t.Errorf("%d %s, %v", resp.StatusCode, text, err)
+	}
+}
+
 // An entry of a consumer that is not in the configuration is changed only if that consumer is named.
 func TestOneOfAnotherConsumer(t *testing.T) {
 	w := newWorld(t)
