@@ -255,21 +255,22 @@ func TestDLQFilters(t *testing.T) {
 		want []uint64
 	}{
 		{"--seq 3-5", []uint64{3, 4, 5}},
-		{"--seq 41-", []uint64{41, 42}},
+		{"--seq 41-", []uint64{42}},
 		{"--seq -2", []uint64{1, 2}},
 		{"--seq 7", []uint64{7}},
 		{"--limit 3", []uint64{1, 2, 3}},
 		{"--subject orders.k3", []uint64{3, 13, 23, 33}},
 		{"--subject orders.k3 --limit 2", []uint64{3, 13}},
-		{"--subject orders.*.*", []uint64{41}},
-		{"--subject orders.eu.>", []uint64{41}},
+		{"--subject orders.*.*", nil},
+		{"--subject orders.*.* --consumer billing", []uint64{41}},
+		{"--subject orders.eu.> --consumer billing", []uint64{41}},
 		{"--subject orders.long.>", []uint64{42}},
-		{"--subject >  --seq 40-", []uint64{40, 41, 42}},
+		{"--subject >  --seq 40-", []uint64{40, 42}},
 		{"--consumer billing", []uint64{41}},
 		{"--consumer worker --seq 40-", []uint64{40, 42}},
 		{"--consumer nobody", nil},
-		{"--reason max_deliver", []uint64{41}},
-		{"--status none", []uint64{41}},
+		{"--reason max_deliver --consumer billing", []uint64{41}},
+		{"--status none --consumer billing", []uint64{41}},
 		{"--status 422 --seq 39-41", []uint64{39, 40}},
 		{"--until " + at + " --seq 18-", []uint64{18, 19}},
 		{"--since " + at + " --seq -21", []uint64{20, 21}},
@@ -392,6 +393,83 @@ func TestDLQForeignMessages(t *testing.T) {
 	}
 	if out := w.dlqOK("rm", "--yes"); !strings.Contains(out, "no entry is selected") {
 		t.Error(out)
+	}
+}
+
+// The entries of a consumer that is not in the configuration are left, and told, unless it is named.
+func TestDLQOfOtherConsumers(t *testing.T) {
+	w := newWorld(t)
+	w.bury(2)
+	other := func(h nats.Header) { h["Dlq-Consumer"] = []string{"batch-2"} }
+	for n := 3; n <= 5; n++ {
+		m := letter(n, other)
+		m.Subject = strings.Replace(m.Subject, durable, "batch-2", 1)
+		w.buryOne(m)
+	}
+	w.buryOne(&nats.Msg{Subject: "dlq.ORDERS.worker.x"})
+	s := w.running()
+
+	const told = "3 entries of other consumers are not counted: --consumer batch-2"
+	for _, at := range [][]string{nil, {"--admin", string(s.admin)}} {
+		run := func(args ...string) said { return w.dlq(append(args, at...)...) }
+		if got := run("list", "--json"); len(lines[listed](t, got.out)) != 2 || !strings.Contains(got.err, told) {
+			t.Errorf("%v: %+v", at, got)
+		}
+		if got := run("stats"); !strings.Contains(got.out, "2 entries, ") || !strings.Contains(got.out, told) || !strings.Contains(got.out, "1 message there that are no") {
+			t.Errorf("%v: %+v", at, got)
+		}
+		var st struct {
+			Entries, Foreign, Others int
+			OtherConsumers           []string `json:"other_consumers"`
+		}
+		if got := run("stats", "--json"); json.Unmarshal([]byte(got.out), &st) != nil || st.Entries != 2 || st.Foreign != 1 || st.Others != 3 || len(st.OtherConsumers) != 1 {
+			t.Errorf("%v: %+v", at, got)
+		}
+		if got := run("show", "3"); got.code != 0 || !strings.Contains(got.out, "a consumer that is not in the configuration") {
+			t.Errorf("%v: %+v", at, got)
+		}
+		for _, args := range [][]string{{"rm", "3"}, {"rm", "3", "--dry-run"}, {"replay", "3"}, {"replay", "3", "--to", "stream"}} {
+			if got := run(args...); got.code != 1 || !strings.Contains(got.err, "is of consumer batch-2 of stream ORDERS") || !strings.Contains(got.err, "--consumer batch-2") {
+				t.Errorf("%v %v: %+v", args, at, got)
+			}
+		}
+		if got := run("list", "--json", "--consumer", "batch-2"); len(lines[listed](t, got.out)) != 3 || got.err != "" {
+			t.Errorf("%v: %+v", at, got)
+		}
+	}
+	if got := w.dlqOK("rm", "--yes"); !strings.Contains(got, "2 of 2 entries removed") {
+		t.Error(got)
+	}
+	if got := w.dlqOK("rm", "3", "--consumer", "batch-2", "--admin", string(s.admin)); !strings.Contains(got, "1 of 1 entry removed") {
+		t.Error(got)
+	}
+	if got := w.dlqOK("rm", "--yes", "--consumer", "batch-2"); !strings.Contains(got, "2 of 2 entries removed") {
+		t.Error(got)
+	}
+}
+
+// Where there is no terminal a long subject does not make every row as long.
+func TestDLQLongSubjects(t *testing.T) {
+	w := newWorld(t)
+	w.bury(1)
+	long := "orders." + strings.Repeat("x", 1800)
+	w.buryOne(letter(2, func(h nats.Header) { h["Dlq-Subject"] = []string{long} }))
+	for _, command := range []string{"list", "stats"} {
+		out := w.dlqOK(command)
+		if !strings.Contains(out, "  "+long[:57]+"...  ") {
+			t.Errorf("the subject is not cut: %s", out)
+		}
+		for line := range strings.Lines(out) {
+			if len(line) > 250 {
+				t.Errorf("%d characters: %s", len(line), line)
+			}
+		}
+		if out := w.dlqOK(command, "--json"); !strings.Contains(out, long) {
+			t.Errorf("%s --json has not all of it", command)
+		}
+	}
+	if out := w.dlqOK("show", "2"); !strings.Contains(out, long) {
+		t.Error("show has not all of it")
 	}
 }
 

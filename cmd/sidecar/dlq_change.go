@@ -129,6 +129,9 @@ func (d *changeFlags) there(se *session) error {
 		return err
 	}
 	d.filter.First, d.filter.Last = l.Seq, l.Seq
+	if err := l.Unnamed(d.filter.Consumer); err != nil {
+		return fmt.Errorf("%w, with --consumer %s", err, l.Consumer)
+	}
 	switch {
 	case l.Stream == "":
 		return fmt.Errorf("message %d of %s is no dead letter: it is left", d.seq, d.filter.Stream)

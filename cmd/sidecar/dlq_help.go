@@ -8,7 +8,8 @@ const (
 	filterNote = `
 Filters; an entry must match all that are given:
   --stream DLQ_STREAM  in this DLQ stream; else in all of the configuration
-  --consumer NAME      of this consumer
+  --consumer NAME      of this consumer, also of one that is not configured;
+                       else of all that are
   --subject PATTERN    the original subject; * is one token, > at the end is any
   --reason WORD        rejected, max_deliver, max_age, crash_loop,
                        max_deliver_server or undeliverable
@@ -36,7 +37,7 @@ stream it is in.
   --json     one JSON object a line
 `
 	dlqShowHelp = `SEQ is the sequence in the DLQ stream; of an entry that is stored in two
-parts, that of either.
+parts, that of either. It may be of a consumer that is not configured.
 ` + configNote + adminNote + `  --stream DLQ_STREAM  needed if the configuration has several
   --json     one JSON object, with body_base64, and body if it is UTF-8
   --raw      the bytes of the body, and nothing else
@@ -57,7 +58,8 @@ To the stream each entry is published to its original subject, for every
 consumer of it, and removed after the stream confirmed it.
 
 Stopped or killed at any point, nothing is lost, and a second run continues.
-Exits 0 only if every selected entry was replayed.
+Exits 0 only if every selected entry was replayed, here or by somebody else, or
+removed meanwhile.
 ` + configNote + adminNote + filterNote + `
   --to app|stream    where to; app is the default
   --rate N           entries a second at most, 50; 0 is no limit
@@ -70,7 +72,7 @@ Exits 0 only if every selected entry was replayed.
 	dlqRemoveHelp = `Removes the entries that are there when it begins. They cannot be brought back.
 With SEQ: that entry, and exits 1 if there is none. Messages in the DLQ stream
 that are no dead letters stay.
-Exits 0 only if every selected entry was removed.
+Exits 0 only if every selected entry is gone.
 ` + configNote + adminNote + filterNote + `
   --dry-run  list what would be removed
   --yes      do not ask

@@ -43,6 +43,8 @@ func (se *session) list(f dlq.Filter, asJSON bool, s streams) int {
 		write = func(e *dlq.Entry) error { return writeJSON(out, e) }
 	}
 	n := 0
+	var passed dlq.Passed
+	f.Passed = &passed
 	for e, err := range se.List(se.ctx, f) {
 		if err == nil {
 			n++
@@ -59,6 +61,9 @@ func (se *session) list(f dlq.Filter, asJSON bool, s streams) int {
 	}
 	if n == 0 && !asJSON {
 		fmt.Fprintln(s.err, "no entry is selected")
+	}
+	if passed.Others > 0 {
+		writePassed(s.err, &dlq.Passed{Others: passed.Others, OtherConsumers: passed.OtherConsumers})
 	}
 	if n == 0 {
 		se.missing(s, f)
@@ -81,11 +86,14 @@ func writeJSON(w io.Writer, v any) error {
 // sampled is how many rows are looked at for the widths of the columns before the first is written.
 const sampled = 200
 
+// mostElsewhere is how wide a column that is cut gets where there is no terminal. A subject can have some thousand characters.
+const mostElsewhere = 60
+
 // column is one column of a table.
 type column struct {
 	name  string
 	right bool // numbers
-	most  int  // on a terminal it is cut to so many characters; 0: never
+	most  int  // on a terminal it is cut to so many characters, and elsewhere to mostElsewhere; 0: never
 }
 
 // table writes rows in columns as they come. The last column takes what is left of a terminal's line.
@@ -136,7 +144,10 @@ func statusText(status int) string {
 func (t *table) row(cells ...string) {
 	for i := range cells {
 		cells[i] = terminal.Clean(cells[i])
-		if most := t.columns[i].most; most > 0 && t.style.Terminal {
+		if most := t.columns[i].most; most > 0 {
+			if !t.style.Terminal {
+				most = mostElsewhere
+			}
 			cells[i] = terminal.Cut(cells[i], most)
 		}
 	}

@@ -83,6 +83,7 @@ type remotePageAnswer struct {
 	Streams []string     `json:"streams"`
 	Entries []*dlq.Entry `json:"entries"`
 	Next    string       `json:"next"`
+	dlq.Passed
 }
 
 // List brings the entries page by page.
@@ -99,6 +100,9 @@ func (r *remote) List(ctx context.Context, f dlq.Filter) iter.Seq2[*dlq.Entry, e
 			if err := r.get(ctx, q, &page, "api", "dlq"); err != nil {
 				yield(nil, err)
 				return
+			}
+			if f.Passed != nil {
+				f.Passed.Add(&page.Passed)
 			}
 			for _, e := range page.Entries {
 				if !yield(e, nil) {

@@ -89,7 +89,7 @@ func TestRemote(t *testing.T) {
 		{"list some", "list --limit 1200 --token-file " + file, nil, 0, `\x1b[31mno`, "", "after=D%3A1000&limit=200"},
 		{"filters", "stats --consumer w --subject a.> --reason rejected --status none --seq 3-9 --limit 4", []string{"SIDECAR_ADMIN_TOKEN=secret"}, 0, "1 entry", "",
 			"consumer=w&limit=4&reason=rejected&seq=3-9&status=0&subject=a.%3E"},
-		{"stats as JSON", "stats --json --token secret", nil, 0, `{"entries":1,"bytes":2,"oldest":"2026-01-02T03:04:05Z","newest":"2026-01-02T03:04:05Z","groups":[]}` + "\n", "", ""},
+		{"stats as JSON", "stats --json --token secret", nil, 0, `{"entries":1,"bytes":2,"oldest":"2026-01-02T03:04:05Z","newest":"2026-01-02T03:04:05Z","groups":[],"foreign":0,"others":0}` + "\n", "", ""},
 		{"show", "show 7 --raw --token secret", nil, 0, "body of 7", "", ""},
 		{"no token", "list", nil, 1, "", "no token given, and the sidecar at " + url + " wants its admin.token: give it by --token-file or SIDECAR_ADMIN_TOKEN", ""},
 		{"wrong token", "list --token other", nil, 1, "", "the token is not accepted by the sidecar at " + url + ": give its admin.token by --token-file or SIDECAR_ADMIN_TOKEN", ""},

@@ -79,7 +79,10 @@ func writeLetter(w io.Writer, style terminal.Style, l *dlq.Letter) {
 	switch {
 	case l.Stream == "":
 		fmt.Fprintln(w, style.Paint(terminal.Yellow, "this is no dead letter: another message in the DLQ stream"))
-	case l.Part != "":
+	case l.Other:
+		fmt.Fprintln(w, style.Paint(terminal.Yellow, "this is of a consumer that is not in the configuration"))
+	}
+	if l.Part != "" {
 		fmt.Fprintln(w, style.Paint(terminal.Yellow, "this is half a message: part "+l.Part+" alone, the other part is not there"))
 	}
 	if l.Stream != "" {

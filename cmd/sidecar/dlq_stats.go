@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
@@ -39,9 +40,7 @@ func writeStats(w io.Writer, style terminal.Style, st *dlq.Stats) {
 		fmt.Fprintf(w, ", stored from %s to %s", st.Oldest.Format(time.RFC3339), st.Newest.Format(time.RFC3339))
 	}
 	fmt.Fprintln(w)
-	if st.Foreign > 0 {
-		fmt.Fprintf(w, "%s there that are no dead letters are not counted\n", count(st.Foreign, "message"))
-	}
+	writePassed(w, &st.Passed)
 	if st.Entries == 0 {
 		return
 	}
@@ -54,6 +53,25 @@ func writeStats(w io.Writer, style terminal.Style, st *dlq.Stats) {
 		t.row(strconv.Itoa(g.Count), g.Consumer, g.Subject, g.Reason, statusText(g.Status), g.Oldest.Format(time.RFC3339), g.Newest.Format(time.RFC3339))
 	}
 	t.flush()
+}
+
+// writePassed says what was left out.
+func writePassed(w io.Writer, p *dlq.Passed) {
+	if p.Foreign > 0 {
+		fmt.Fprintf(w, "%s there that are no dead letters are not counted\n", count(p.Foreign, "message"))
+	}
+	if p.Others == 0 {
+		return
+	}
+	line, verb := entries(p.Others)+" of other consumers", "are"
+	if p.Others == 1 {
+		verb = "is"
+	}
+	line += " " + verb + " not counted"
+	if len(p.OtherConsumers) > 0 {
+		line += ": --consumer " + strings.Join(p.OtherConsumers, ", --consumer ")
+	}
+	fmt.Fprintln(w, terminal.Clean(line))
 }
 
 func entries(n int) string {

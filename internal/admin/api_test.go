@@ -298,6 +298,39 @@ func TestReplayAndRemoveOne(t *testing.T) {
 	}
 }
 
+// A fault is said once, however often it would be found.
+func TestLimitIsOneFault(t *testing.T) {
+	w := newWorld(t)
+	resp, err := w.client.Get(w.url + "/api/dlq?limit=-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusBadRequest || strings.Count(string(text), "limit") != 1 {
+		t.Errorf("%d %s, %v", resp.StatusCode, text, err)
+	}
+}
+
+// An entry of a consumer that is not in the configuration is changed only if that consumer is named.
+func TestOneOfAnotherConsumer(t *testing.T) {
+	w := newWorld(t)
+	for range 2 {
+		w.letters.Add(dlq.Letter{Entry: dlq.Entry{Stream: "ORDERS", Consumer: "other"}, Other: true})
+	}
+	for _, c := range []struct {
+		method, path string
+		want         dlq.Result
+	}{{"DELETE", "/api/dlq/ORDERS_DLQ/1", dlq.Removed}, {"POST", "/api/dlq/ORDERS_DLQ/2/replay", dlq.Acked}} {
+		w.refused(c.method, c.path, "", 409, "of consumer other of stream ORDERS, which is not in this configuration")
+		w.refused(c.method, c.path+"?consumer=worker", "", 404, "no such entry")
+		var o dlq.Outcome
+		if w.ask(c.method, c.path+"?consumer=other", "", 200, "Outcome", &o); o.Result != c.want {
+			t.Errorf("%s: %+v", c.path, o)
+		}
+	}
+}
+
 // lines reads an answer of many lines.
 func (w *world) lines(body io.Reader) []admin.Line {
 	w.t.Helper()

@@ -117,11 +117,16 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
 		s.failed(w, err)
 		return
 	}
+	consumer := r.URL.Query().Get("consumer")
+	if err := letter.Unnamed(consumer); err != nil {
+		s.refuse(w, http.StatusConflict, err.Error()+", as the parameter consumer")
+		return
+	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // the app may take longer than a request of ours should
 	_ = control.SetWriteDeadline(time.Time{})
 	var last *dlq.Outcome
-	report, err := do(ctx, dlq.Filter{Stream: stream, First: letter.Seq, Last: letter.Seq}, func(p dlq.Progress) {
+	report, err := do(ctx, dlq.Filter{Stream: stream, Consumer: consumer, First: letter.Seq, Last: letter.Seq}, func(p dlq.Progress) {
 		if p.Last != nil {
 			last = p.Last
 		}

@@ -34,9 +34,10 @@ type Changes interface {
 
 // Page is the answer to GET /api/dlq.
 type Page struct {
-	Streams []string     `json:"streams"` // the DLQ streams of the configuration
-	Entries []*dlq.Entry `json:"entries"`
-	Next    string       `json:"next,omitempty"` // for after; absent at the end
+	Streams    []string     `json:"streams"` // the DLQ streams of the configuration
+	Entries    []*dlq.Entry `json:"entries"`
+	Next       string       `json:"next,omitempty"` // for after; absent at the end
+	dlq.Passed              // what was left out on the way to these entries
 }
 
 // Stats is the answer to GET /api/dlq/stats.
@@ -98,9 +99,9 @@ func (s *Server) getDLQ(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch order := r.URL.Query().Get("order"); order {
 	case "", "oldest":
-		page.Entries, next, err = s.oldest(r.Context(), *f, streams)
+		page.Entries, next, page.Passed, err = s.oldest(r.Context(), *f, streams)
 	case "newest":
-		page.Entries, next, err = s.newest(r.Context(), *f, streams)
+		page.Entries, next, page.Passed, err = s.newest(r.Context(), *f, streams)
 	default:
 		s.refuse(w, http.StatusBadRequest, "order: oldest or newest")
 		return

@@ -8,32 +8,36 @@ import (
 )
 
 // oldest are the first entries of a filter, and if there are more than its limit, where the next page begins: in each of the DLQ streams
-// after what was brought of it.
-func (s *Server) oldest(ctx context.Context, f dlq.Filter, streams []string) (found []*dlq.Entry, next dlq.Position, err error) {
+// after what was brought of it. What was left out after them is left to the next page.
+func (s *Server) oldest(ctx context.Context, f dlq.Filter, streams []string) (found []*dlq.Entry, next dlq.Position, passed dlq.Passed, err error) {
+	var now dlq.Passed
 	limit := f.Limit
-	f.Limit++
+	f.Limit, f.Passed = limit+1, &now
 	found = []*dlq.Entry{}
 	for e, err := range s.letters.List(ctx, f) {
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, passed, err
 		}
-		found = append(found, e)
+		if found = append(found, e); len(found) == limit {
+			passed = dlq.Passed{}
+			passed.Add(&now)
+		}
 	}
 	if len(found) <= limit {
-		return found, nil, nil
+		return found, nil, now, nil
 	}
 	found = found[:limit]
 	for _, name := range streams {
 		seq, _ := f.After.Of(name)
 		next = append(next, dlq.Cursor{Stream: name, Seq: seq})
 	}
-	return found, along(next, found), nil
+	return found, along(next, found), passed, nil
 }
 
 // newest are the last entries of a filter, the latest first, and if there are more than its limit, where the next page begins: in each of
 // the DLQ streams before what was brought of it, so that what is stored meanwhile is on no later page. All entries are read for it, and
 // as many as the limit are kept.
-func (s *Server) newest(ctx context.Context, f dlq.Filter, streams []string) (found []*dlq.Entry, next dlq.Position, err error) {
+func (s *Server) newest(ctx context.Context, f dlq.Filter, streams []string) (found []*dlq.Entry, next dlq.Position, passed dlq.Passed, err error) {
 	limit := f.Limit
 	if len(f.After) > 0 {
 		f.UpTo = []dlq.Cursor{}
@@ -41,12 +45,12 @@ func (s *Server) newest(ctx context.Context, f dlq.Filter, streams []string) (fo
 			f.UpTo = append(f.UpTo, dlq.Cursor{Stream: c.Stream, Seq: max(c.Seq, 1) - 1})
 		}
 	}
-	f.Limit, f.After = 0, nil
+	f.Limit, f.After, f.Passed = 0, nil, &passed
 	seen := map[string]uint64{} // the last of each stream
 	last := newRing(limit + 1)
 	for e, err := range s.letters.List(ctx, f) {
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, passed, err
 		}
 		seen[e.DLQStream] = e.Seq
 		last.add(e)
@@ -54,13 +58,13 @@ func (s *Server) newest(ctx context.Context, f dlq.Filter, streams []string) (fo
 	found = last.inOrder()
 	slices.Reverse(found)
 	if len(found) <= limit {
-		return found, nil, nil
+		return found, nil, passed, nil
 	}
 	found = found[:limit]
 	for _, name := range streams {
 		next = append(next, dlq.Cursor{Stream: name, Seq: seen[name] + 1})
 	}
-	return found, along(next, found), nil
+	return found, along(next, found), passed, nil
 }
 
 // along moves a position along with entries.

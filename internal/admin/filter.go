@@ -106,6 +106,7 @@ func (s Selection) filter(now time.Time) (dlq.Filter, error) {
 	if s.Limit != "" {
 		if f.Limit, err = strconv.Atoi(string(s.Limit)); err != nil || f.Limit < 1 {
 			note("limit", fmt.Errorf("%q is no number from 1 on", s.Limit))
+			f.Limit = 0 // said once
 		}
 	}
 	f.After, err = dlq.ParsePosition(s.After)

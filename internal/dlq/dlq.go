@@ -2,7 +2,8 @@
 // The command line and the admin listener use it alike.
 //
 // An entry that is stored in two parts is one entry here; it is named by the sequence of its first part. Messages of a DLQ
-// stream that are no dead letters are never selected: Get alone shows them.
+// stream that are no dead letters are never selected: Get alone shows them. A DLQ stream can be shared with consumers that are not in
+// the configuration: their entries are selected only where a filter names the consumer.
 package dlq
 
 import (
@@ -59,6 +60,7 @@ type Options struct {
 type Service struct {
 	conn      *jetstream.Conn
 	consumers []Consumer
+	scope     scope
 	streams   []string
 	app       App
 	log       *slog.Logger
@@ -77,6 +79,7 @@ func New(o Options) *Service {
 		s.consumers = append(s.consumers, c)
 		s.streams = append(s.streams, jetstream.DeadLetterStream(c.DLQ, c.Stream, c.Durable))
 	}
+	s.scope = scopeOf(s.consumers)
 	slices.Sort(s.streams)
 	s.streams = slices.Compact(s.streams)
 	return s

@@ -36,7 +36,8 @@ type Letter struct {
 	Entry
 	Headers map[string][]string `json:"headers"`
 	Body    []byte              `json:"body_base64"`
-	Text    *string             `json:"body,omitempty"` // the body, if it is UTF-8
+	Text    *string             `json:"body,omitempty"`           // the body, if it is UTF-8
+	Other   bool                `json:"other_consumer,omitempty"` // its consumer is not in the configuration
 }
 
 // setBody sets the body, and its text if it is one.
@@ -55,8 +56,7 @@ type Stats struct {
 	Oldest  *time.Time `json:"oldest"` // nil: there is none
 	Newest  *time.Time `json:"newest"`
 	Groups  []Group    `json:"groups"` // the largest first
-	// Foreign is how many messages there are in the streams, of those that had to be looked at, that are no dead letters.
-	Foreign int `json:"-"`
+	Passed             // of what had to be looked at
 	// UpTo is how far each DLQ stream was read, those that do not exist left out: as Filter.UpTo it selects no more than was counted.
 	UpTo []Cursor `json:"-"`
 }

@@ -16,10 +16,10 @@ import (
 // maxStatus is the highest status that an answer can have: three digits, whatever RFC 9110 makes of them.
 const maxStatus = 999
 
-// Filter selects entries: those that match all that is set. The zero Filter selects all.
+// Filter selects entries: those that match all that is set. The zero Filter selects all of the configured consumers.
 type Filter struct {
 	Stream   string    `json:"stream,omitempty"`   // the DLQ stream; empty: all of the configuration
-	Consumer string    `json:"consumer,omitempty"` // durable
+	Consumer string    `json:"consumer,omitempty"` // durable, of the configuration or not; empty: all of the configuration
 	Subject  string    `json:"subject,omitempty"`  // the original subject, with wildcards * and >
 	Reason   string    `json:"reason,omitempty"`
 	Status   *int      `json:"status,omitempty"` // 0: no answer
@@ -32,6 +32,8 @@ type Filter struct {
 	// UpTo keeps a selection to what an earlier one could see: of each DLQ stream entries up to the sequence that is named, and of
 	// a stream that is not named none; nil: no bound. Stats and the report of a dry run say it.
 	UpTo []Cursor `json:"up_to,omitzero"`
+	// Passed, if set, is told by a List what was left out so far.
+	Passed *Passed `json:"-"`
 }
 
 // Cursor is a place in a DLQ stream. Its text, also in JSON, is STREAM:SEQ.
@@ -134,7 +136,7 @@ func (f *Filter) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Matches reports whether an entry is selected, but for its stream, the cursor, the bounds of each stream and the limit.
+// Matches reports whether an entry is selected, but for whose it may be, its stream, the cursor, the bounds of each stream and the limit.
 func (f *Filter) Matches(e *Entry) bool {
 	switch {
 	case f.Consumer != "" && e.Consumer != f.Consumer,

@@ -10,8 +10,17 @@ import (
 )
 
 // Get brings one entry with its headers and its body, joined if it is in two parts; seq may be that of either. A message that
-// is no dead letter is brought too: its Reason, Stream and Consumer are empty. It returns ErrNotFound if there is none.
+// is no dead letter is brought too: its Reason, Stream and Consumer are empty; and so is an entry of a consumer that is not in the
+// configuration, with Other. It returns ErrNotFound if there is none.
 func (s *Service) Get(ctx context.Context, stream string, seq uint64) (*Letter, error) {
+	l, err := s.get(ctx, stream, seq)
+	if err == nil {
+		l.Other = l.Stream != "" && !s.scope.has(&l.Entry)
+	}
+	return l, err
+}
+
+func (s *Service) get(ctx context.Context, stream string, seq uint64) (*Letter, error) {
 	if !slices.Contains(s.streams, stream) {
 		return nil, fmt.Errorf("%w: %s is no DLQ stream of this configuration, which has %s", ErrNotFound, stream, orNone(s.streams))
 	}

@@ -16,14 +16,27 @@ import (
 // does. A DLQ stream that does not exist has no entries. What is stored after the beginning is not brought.
 // To page, set Filter.Limit, and Filter.After to how far each DLQ stream was brought.
 func (s *Service) List(ctx context.Context, f Filter) iter.Seq2[*Entry, error] {
-	return s.read(ctx, &f, &reading{byTime: true})
+	r := &reading{byTime: true}
+	return func(yield func(*Entry, error) bool) {
+		for e, err := range s.read(ctx, &f, r) {
+			if f.Passed != nil {
+				*f.Passed = r.passed
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+		if f.Passed != nil {
+			*f.Passed = r.passed
+		}
+	}
 }
 
 // reading is what else there is to know of a List.
 type reading struct {
-	byTime  bool     // the order of List; else, without a limit, DLQ stream by DLQ stream
-	upTo    []Cursor // how far each DLQ stream that exists was read
-	foreign int      // messages on the way that are no dead letters
+	byTime bool     // the order of List; else, without a limit, DLQ stream by DLQ stream
+	upTo   []Cursor // how far each DLQ stream that exists was read
+	passed Passed
 }
 
 // read brings what List does.

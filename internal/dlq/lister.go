@@ -19,6 +19,7 @@ type lister struct {
 	state  jetstream.StreamState
 	read   int    // its place in r.upTo
 	seen   uint64 // the last sequence whose message was looked at
+	other  uint64 // the last one of an entry that was left out
 }
 
 // entries are those after a sequence. The stream is read to its end where a bound comes before it: there can be the second part of an
@@ -37,7 +38,14 @@ func (l *lister) entries(ctx context.Context, after uint64) iter.Seq2[*Entry, er
 				return false
 			}
 			for _, e := range found {
-				if e.Seq >= first && e.Seq <= last && l.f.Matches(e) && !yield(e, nil) {
+				switch {
+				case e.Seq < first || e.Seq > last || !l.f.Matches(e):
+				case !l.s.scope.covers(l.f, e):
+					if e.Seq > l.other { // else it was counted before the stream was opened again
+						l.other = e.Seq
+						l.r.passed.other(l.s.scope, e)
+					}
+				case !yield(e, nil):
 					return false
 				}
 			}
@@ -48,7 +56,7 @@ func (l *lister) entries(ctx context.Context, after uint64) iter.Seq2[*Entry, er
 				yield(nil, err)
 				return
 			}
-			e, ok := l.look(m)
+			e, ok := l.look(m, first, last)
 			if !ok {
 				continue
 			}
@@ -75,13 +83,13 @@ func (l *lister) scan(first uint64) jetstream.Scan {
 }
 
 // look makes an entry of a message, and notes what there is to know of it; false: it is no dead letter.
-func (l *lister) look(m *jetstream.Stored) (*Entry, bool) {
+func (l *lister) look(m *jetstream.Stored, first, last uint64) (*Entry, bool) {
 	if upTo := &l.r.upTo[l.read]; l.f.late(m) { // as a duration ago, Filter.Until can be later the next time
 		upTo.Seq = min(upTo.Seq, m.Seq-1)
 	}
 	e, ok := parse(l.stream, m)
-	if !ok && m.Seq > l.seen {
-		l.r.foreign++
+	if !ok && m.Seq > l.seen && m.Seq >= first && m.Seq <= last {
+		l.r.passed.Foreign++
 	}
 	l.seen = max(l.seen, m.Seq)
 	return e, ok

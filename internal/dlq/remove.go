@@ -38,7 +38,8 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 			return r.end(ctx.Err() != nil), err
 		}
 	}
-	return r.end(ctx.Err() != nil), nil
+	err = r.settle(ctx)
+	return r.end(ctx.Err() != nil), err
 }
 
 // dry tells what is selected, and nothing else.
@@ -139,7 +140,7 @@ func (r *run) removeOne(ctx context.Context, one ref, explicit bool) error {
 	case was:
 		r.note(Outcome{Entry: one.entry(), Result: Removed})
 	default:
-		r.note(Outcome{Entry: one.entry(), Result: Gone})
+		r.vanish(one)
 	}
 	return nil
 }

@@ -52,7 +52,9 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 	if o.Rate > 0 {
 		r.limiter = rate.NewLimiter(rate.Limit(o.Rate), 1)
 	}
-	err = r.pass(ctx, refs)
+	if err = r.pass(ctx, refs); err == nil {
+		err = r.settle(ctx)
+	}
 	return r.end(ctx.Err() != nil), err
 }
 
@@ -161,7 +163,7 @@ func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
 		return false, err
 	}
 	if l == nil {
-		r.note(Outcome{Entry: one.entry(), Result: Gone})
+		r.vanish(one)
 		return false, nil
 	}
 	if why := r.unfit(l); why != "" {
@@ -203,13 +205,20 @@ func (r *replay) unfit(l *Letter) string {
 	case l.Part != "":
 		return fmt.Sprintf("it is half a message: part %s alone", l.Part)
 	case r.o.MaxReplays > 0 && l.Replays >= r.o.MaxReplays:
-		return fmt.Sprintf("it was replayed %d times already", r.o.MaxReplays)
+		return "it was replayed " + times(r.o.MaxReplays) + " already"
 	case l.Subject == "":
 		return "it does not say its original subject"
 	case original(l.Headers).IsZero():
 		return "it does not say when its message was stored"
 	}
 	return ""
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // load reads a selected entry again; nil if it is not there any more.

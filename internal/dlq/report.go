@@ -69,16 +69,16 @@ const (
 	Acked     Result = "acked"     // the app accepted it
 	Dropped   Result = "dropped"   // the app does not want it
 	Published Result = "published" // its stream confirmed it
-	Failed    Result = "failed"    // the app failed it again: there is a new entry instead
+	Failed    Result = "failed"    // the app failed it again, here or in another replay: there is a new entry instead
 	Kept      Result = "kept"      // nothing was changed
-	Gone      Result = "gone"      // somebody else removed or replayed it meanwhile
+	Gone      Result = "gone"      // somebody else removed it meanwhile, or replayed it
 	Selected  Result = "selected"  // a dry run
 )
 
 // Report is what came of a removal or a replay.
 type Report struct {
 	Progress
-	Gone        int       `json:"gone"`        // somebody else removed or replayed them meanwhile
+	Gone        int       `json:"gone"`        // somebody else removed them meanwhile, or replayed them with success
 	Interrupted bool      `json:"interrupted"` // it was stopped before it was through
 	Failures    []Failure `json:"failures"`    // what is still in the DLQ and why, the most frequent first
 	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.

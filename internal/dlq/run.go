@@ -25,6 +25,7 @@ type run struct {
 	mu       sync.Mutex
 	report   Report
 	failures Failures
+	vanished []ref // of those in report.Gone
 }
 
 func (s *Service) newRun(selected int, onProgress func(Progress)) *run {

@@ -9,15 +9,25 @@ import (
 
 // ref is a selected entry, as little of it as is needed to find it again: a selection is held in memory.
 type ref struct {
-	stream, consumer string
-	parts            [2]uint64 // sequences; the second is 0 where there is one
-	half             string    // Entry.Part
-	time             time.Time
-	whole            *Entry // where it is the only one
+	origin
+	stream  string
+	parts   [2]uint64 // sequences; the second is 0 where there is one
+	half    string    // Entry.Part
+	time    time.Time
+	replays int
+	whole   *Entry // where it is the only one
 }
 
+// origin is the message that an entry was made of, and for whom. An entry that a replay failed again has the one of its successor.
+type origin struct {
+	source, consumer string
+	sequence         uint64
+}
+
+func originOf(e *Entry) origin { return origin{e.Stream, e.Consumer, e.Sequence} }
+
 func refOf(e *Entry) ref {
-	r := ref{stream: e.DLQStream, consumer: e.Consumer, half: e.Part, time: e.Time}
+	r := ref{origin: originOf(e), stream: e.DLQStream, half: e.Part, time: e.Time, replays: e.Replays}
 	for i, p := range e.parts {
 		r.parts[i] = p.seq
 	}
@@ -53,10 +63,12 @@ func (s *Service) selection(ctx context.Context, f Filter, byTime bool) (refs []
 		}
 		only = e
 		r := refOf(e)
-		if _, ok := names[r.consumer]; !ok {
-			names[r.consumer] = r.consumer
+		for _, name := range []*string{&r.source, &r.consumer} {
+			if _, ok := names[*name]; !ok {
+				names[*name] = *name
+			}
+			*name = names[*name]
 		}
-		r.consumer = names[r.consumer]
 		refs = append(refs, r)
 	}
 	if len(refs) == 1 {

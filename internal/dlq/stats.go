@@ -29,7 +29,7 @@ func (s *Service) Stats(ctx context.Context, f Filter) (*Stats, error) {
 		}
 		st.count(e, groups)
 	}
-	st.Foreign, st.UpTo = r.foreign, r.upTo
+	st.Passed, st.UpTo = r.passed, r.upTo
 	for _, g := range groups {
 		st.Groups = append(st.Groups, *g)
 	}

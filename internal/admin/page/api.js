@@ -39,14 +39,16 @@ async function ask(path, options = {}) {
 
 const json = (method, body) => ({ method, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
 const entry = (stream, seq) => `dlq/${encodeURIComponent(stream)}/${seq}`;
+// named is the parameter that changing an entry of a consumer that is not in the configuration takes.
+const named = (l) => (l.other_consumer ? `?${new URLSearchParams({ consumer: l.consumer })}` : '');
 
 export const api = {
   consumers: async (signal) => (await ask('consumers', { signal })).json(),
   list: async (query, signal) => (await ask(`dlq?${new URLSearchParams(query)}`, { signal })).json(),
   stats: async (query, signal) => (await ask(`dlq/stats?${new URLSearchParams(query)}`, { signal })).json(),
   entry: async (stream, seq, signal) => (await ask(entry(stream, seq), { signal })).json(),
-  remove: async (stream, seq) => (await ask(entry(stream, seq), { method: 'DELETE' })).json(),
-  replay: async (stream, seq, how) => (await ask(`${entry(stream, seq)}/replay`, json('POST', how))).json(),
+  remove: async (l) => (await ask(entry(l.dlq_stream, l.seq) + named(l), { method: 'DELETE' })).json(),
+  replay: async (l, how) => (await ask(`${entry(l.dlq_stream, l.seq)}/replay${named(l)}`, json('POST', how))).json(),
   // many replays (what: replay) or removes (what: rm) a selection, and calls onLine with each line of the answer.
   async many(what, body, onLine, signal) {
     const answer = await ask(`dlq/${what}`, { ...json('POST', body), signal });

@@ -20,6 +20,7 @@ export class DLQView {
     this.filters = new Filters((query) => go(query));
     this.entry = new EntryView(() => this.go(this.query), (l, told) => this.changedEntry(l, told));
     this.total = h('p', { class: 'quiet', role: 'status' });
+    this.others = h('p', { class: 'quiet', hidden: true });
     this.replayAll = h('button', { type: 'button', disabled: true, onclick: () => this.bulk('replay') }, 'Replay all …');
     this.removeAll = h('button', { type: 'button', class: 'danger', disabled: true, onclick: () => this.bulk('rm') }, 'Delete all …');
     this.causes = h('ul', { class: 'causes', 'aria-label': 'Causes' });
@@ -32,7 +33,7 @@ export class DLQView {
     const list = h('div', { class: 'list' }, this.filters.node, this.causes, this.fresh, this.state, this.table, this.pages);
     this.split = h('div', { class: 'split' }, list, this.entry.node);
     this.node = h('section', { class: 'dlq', 'aria-label': 'Dead letters' },
-      h('header', { class: 'bar' }, h('div', {}, h('h1', {}, 'Dead letters'), this.total), h('div', { class: 'buttons' }, this.replayAll, this.removeAll)), this.split);
+      h('header', { class: 'bar' }, h('div', {}, h('h1', {}, 'Dead letters'), this.total, this.others), h('div', { class: 'buttons' }, this.replayAll, this.removeAll)), this.split);
   }
 
   pager() {
@@ -88,7 +89,7 @@ export class DLQView {
     try {
       const page = await api.list(query, signal);
       this.display(page);
-      this.count(page.entries.length || after ? await api.stats(this.query, signal) : none);
+      this.count(page.entries.length || after ? await api.stats(this.query, signal) : { ...none, others: page.others, other_consumers: page.other_consumers });
     } catch (e) {
       if (e.name !== 'AbortError') this.failed(e);
     }
@@ -140,6 +141,7 @@ export class DLQView {
     this.stats = stats;
     const range = stats.entries ? `, ${bytes(stats.bytes)}, from ${ago(stats.oldest)} to ${ago(stats.newest)}` : '';
     set(this.total, `${count(stats.entries)} ${Object.keys(this.query).length ? 'selected' : stats.entries === 1 ? 'entry' : 'entries'}${range}`);
+    this.leftOut(stats);
     const n = stats.entries === 0 ? '' : ` ${count(stats.entries)}`;
     set(this.replayAll, `Replay all${n} …`);
     set(this.removeAll, `Delete all${n} …`);
@@ -150,6 +152,18 @@ export class DLQView {
       h('button', { type: 'button', title: 'Filter by this cause', disabled: !Object.hasOwn(reasons, c.reason), onclick: () => this.go({ ...this.query, reason: c.reason, status: String(c.status) }) },
         h('b', {}, count(c.count)), ' ', visible(c.reason), ' ', h('small', {}, status(c.status))))));
     show(this.causes, stats.groups.length > 0);
+  }
+
+  // leftOut says how many entries there are of consumers that are not in the configuration, and leads to them.
+  leftOut(stats) {
+    const now = JSON.stringify([this.query, stats.others, stats.other_consumers]);
+    show(this.others, stats.others > 0);
+    if (now === this.saidOthers) return; // the buttons stay: one may be pressed just now
+    this.saidOthers = now;
+    const names = stats.other_consumers || [];
+    this.others.replaceChildren(`${count(stats.others || 0)} of other consumers not counted${names.length ? ': ' : ''}`,
+      ...names.flatMap((c, i) => [i > 0 ? ', ' : '',
+        h('button', { type: 'button', class: 'link', title: 'Filter by this consumer', onclick: () => this.go({ ...this.query, consumer: c }) }, visible(c))]));
   }
 
   nothing() {

@@ -65,7 +65,7 @@ export class EntryView {
     this.node.replaceChildren(
       this.head(visible(l.subject || `#${l.seq}`)),
       h('div', { class: 'entry-body' },
-        this.result, this.actions,
+        this.result, this.actions, others(l),
         isLetter ? cause(l) : h('p', { class: 'quiet' }, 'This is a message in a DLQ stream, but no dead letter.'),
         origin(l),
         h('section', {}, h('h3', {}, 'Body'), bodyOf(l)),
@@ -76,14 +76,14 @@ export class EntryView {
 
   async replay(l) {
     const to = destination();
-    const answer = await ask('Replay this message', [h('p', {}, h('b', {}, visible(l.subject)), `, dead letter #${l.seq}`), to.node], ['Replay', 'primary'], to.value);
-    if (answer) await this.act(l, 'Replaying …', () => api.replay(l.dlq_stream, l.seq, { to: answer }));
+    const answer = await ask('Replay this message', [h('p', {}, h('b', {}, visible(l.subject)), `, dead letter #${l.seq}`), others(l), to.node].filter(Boolean), ['Replay', 'primary'], to.value);
+    if (answer) await this.act(l, 'Replaying …', () => api.replay(l, { to: answer }));
   }
 
   async remove(l) {
-    const content = [h('p', {}, h('b', {}, visible(l.subject)), `, dead letter #${l.seq}`), h('p', { class: 'caution' }, 'A deleted entry cannot be brought back.')];
+    const content = [h('p', {}, h('b', {}, visible(l.subject)), `, dead letter #${l.seq}`), others(l), h('p', { class: 'caution' }, 'A deleted entry cannot be brought back.')].filter(Boolean);
     if (await ask('Delete this dead letter', content, ['Delete', 'danger'])) {
-      await this.act(l, 'Deleting …', () => api.remove(l.dlq_stream, l.seq));
+      await this.act(l, 'Deleting …', () => api.remove(l));
     }
   }
 
@@ -169,4 +169,9 @@ function headers(title, all, which, folded) {
       h('tbody', {}, names.flatMap((n) => all[n].map((v) => h('tr', {}, h('th', { scope: 'row' }, visible(n)), h('td', {}, visible(v))))))));
   if (folded) return h('details', {}, h('summary', {}, title), table);
   return h('section', {}, h('h3', {}, title), table);
+}
+
+// others says of an entry that it is of a consumer that is not in the configuration.
+function others(l) {
+  return l.other_consumer && h('p', { class: 'caution' }, `It is of consumer ${visible(l.consumer)}, which is not in the configuration of this sidecar.`);
 }
