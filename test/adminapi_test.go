@@ -319,7 +319,7 @@ func TestToolsOverTheAPI(t *testing.T) {
 			t.Errorf("%s: %+v", c.args, got)
 		}
 	}
-	if got := w.dlqWith(nil, "list", "--admin", string(s.admin)); got.code != 1 || !strings.Contains(got.err, "needs Authorization") {
+	if got := w.dlqWith(nil, "list", "--admin", string(s.admin)); got.code != 1 || !strings.Contains(got.err, "--token-file") {
 		t.Errorf("without the token: %+v", got)
 	}
 }

@@ -87,3 +87,12 @@ func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.ended
 }
+
+// signalOn signals a process until it is waited for: a signal that comes right after another is the same one.
+func signalOn(p *os.Process, s os.Signal) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for p.Signal(s) == nil {
+		<-tick.C
+	}
+}

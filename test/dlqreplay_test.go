@@ -21,7 +21,6 @@ import (
 
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/localnats"
-	"github.com/jetsidecar/jetsidecar/internal/signals"
 )
 
 // A replay is the request that the app got the first time, but for what says that it is one.
@@ -543,8 +542,7 @@ func TestReplayInterruptedTwice(t *testing.T) {
 	eventually(t, func() bool { return w.app.count() == 1 }, text("the call"))
 	w.must(cmd.Process.Signal(syscall.SIGINT))
 	eventually(t, func() bool { return strings.Contains(log.String(), "stopping") }, text("the answer"))
-	time.Sleep(signals.Repeat) // what comes sooner is the same signal
-	w.must(cmd.Process.Signal(syscall.SIGINT))
+	go signalOn(cmd.Process, syscall.SIGINT)
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 1 || len(w.dead()) != 2 {
 		t.Errorf("exit %d, %d left\n%s", code, len(w.dead()), log)
@@ -587,7 +585,7 @@ func TestReplayKeepsTheLastCopy(t *testing.T) {
 	second := w.deadOf(bad)
 	// A replay that was killed before it was noted that the new entry is there leaves both.
 	old := nats.NewMsg("dlq." + stream + "." + durable + ".orders.bad")
-	old.Header, old.Data = nats.Header(maps.Clone(first.header)), []byte("x")
+	old.Header, old.Data = maps.Clone(first.header), []byte("x")
 	old.Header.Set("Nats-Msg-Id", "an earlier copy")
 	ctx, cancel := within()
 	defer cancel()

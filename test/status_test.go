@@ -79,7 +79,8 @@ func TestActionOverridesStatus(t *testing.T) {
 		{200, "retry", "retry"}, {204, "ReTry", "retry"}, {400, "RETRY", "retry"},
 		{200, "dlq", "dlq"}, {503, "DLQ", "dlq"}, {404, "Dlq", "dlq"},
 		{200, "drop", "drop"}, {500, "dRoP", "drop"},
-		{200, "nonsense", "ack"}, {400, "acknowledge", "dlq"}, {500, "", "retry"}, {200, "retry, dlq", "ack"},
+		{200, "nonsense", "ack"}, {400, "acknowledge", "dlq"}, {500, "", "retry"},
+		{200, "dlq, retry", "retry"}, {500, "drop, nonsense, ack", "drop"},
 	} {
 		first := reply{status: c.status, header: map[string]string{"Sidecar-Action": c.action}}
 		w.app.on(each(first, reply{status: 200}))
@@ -92,8 +93,8 @@ func TestActionOverridesStatus(t *testing.T) {
 		}
 	}
 	w.balance()
-	if n := s.admin.verdicts("drop"); n != 2 {
-		t.Errorf("%v messages counted as dropped, want 2", n)
+	if n := s.admin.verdicts("drop"); n != 3 {
+		t.Errorf("%v messages counted as dropped, want 3", n)
 	}
 }
 

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jetsidecar/jetsidecar/internal/signals"
 )
 
 // command is the command as a process of its own, with a directory for its temporary store.
@@ -101,10 +99,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.until(t, "stopping")
-	time.Sleep(signals.Repeat) // what comes sooner is the same signal
-	if err := c.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	go signalOn(c.Process, os.Interrupt)
 	if rest, code := c.end(t); code != exitFailed || strings.Contains(rest, "Summary") {
 		t.Errorf("exit code %d, %s", code, rest)
 	}
@@ -120,5 +115,14 @@ func TestReaderGoesAway(t *testing.T) {
 	}
 	if _, code := c.end(t); code != exitOK {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// signalOn signals a process until it is waited for: a signal that comes right after another is the same one.
+func signalOn(p *os.Process, s os.Signal) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for p.Signal(s) == nil {
+		<-tick.C
 	}
 }
