@@ -206,7 +206,9 @@ func (s *Source) create(ctx context.Context, stream *natsjs.StreamInfo) (*natsjs
 	if err != nil {
 		return nil, fmt.Errorf("creating durable %s: %w", s.cfg.Durable, err)
 	}
-	s.log.Info("created the durable", slog.String("start", startText(want)))
+	if s.lives.told() {
+		s.log.Info("created the durable", slog.String("start", startText(want)))
+	}
 	if want.DeliverPolicy == natsjs.DeliverByStartSequencePolicy && goesOn {
 		s.goesOn = incarnation{stream.Created, cons.CachedInfo().Created}
 	}

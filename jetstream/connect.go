@@ -51,13 +51,16 @@ type Conn struct {
 	trouble  string          // why the last try to connect did not succeed
 	life     context.Context // ends with the present connection
 	end      context.CancelFunc
+
+	dialer        dialer
+	outages       spells
+	resubscribing resubscribing
 }
 
 // Dial makes a connection. It returns at once, also when no server can be reached: connecting goes on in the
 // background, with jittered backoff, for ever. Errors are about the configuration only.
 func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
-	c := &Conn{prefix: apiPrefix(cfg), imported: cfg.APIPrefix != "", log: log, watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, closed: make(chan struct{})}
-	c.life, c.end = context.WithCancel(context.Background())
+	c := newConn(cfg, log)
 	opts, err := c.options(cfg)
 	if err != nil {
 		return nil, err
@@ -71,6 +74,15 @@ func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+func newConn(cfg Config, log *slog.Logger) *Conn {
+	c := &Conn{
+		prefix: apiPrefix(cfg), imported: cfg.APIPrefix != "", log: log,
+		watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, closed: make(chan struct{}),
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	return c
 }
 
 func (c *Conn) newJetStream(cfg Config) (natsjs.JetStream, error) {
@@ -102,7 +114,9 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // credentials can be given back: never close for good
-		nats.Timeout(2 * time.Second),
+		nats.Timeout(connectTimeout),
+		nats.SetCustomDialer(&c.dialer),
+		nats.SkipHostLookup(), // the dialer does that
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.CustomReconnectDelay(reconnectDelay),
@@ -111,7 +125,7 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.ConnectHandler(c.onConnect),
 		nats.ReconnectHandler(c.onConnect),
 		nats.DisconnectErrHandler(c.onDisconnect),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.onUnreachable(redact(err, cfg)) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.onUnreachable(redact(c.dialer.why(err), cfg)) }),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.onAsyncError(err) }),
 	}
@@ -234,6 +248,12 @@ func (c *Conn) Flush(ctx context.Context) error { return c.nc.FlushWithContext(c
 func (c *Conn) Close() {
 	c.nc.Close()
 	<-c.closed
+	c.outages.end()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.resubscribing.timer; t != nil {
+		t.Stop()
+	}
 }
 
 // watch calls f at each change of the connection, until the returned func is called.
@@ -263,10 +283,11 @@ func (c *Conn) notify(connected bool) {
 }
 
 func (c *Conn) onConnect(nc *nats.Conn) {
+	told := c.outages.told()
 	c.mu.Lock()
 	c.trouble, c.version = "", cmp.Or(nc.ConnectedServerVersion(), c.version)
 	for key := range c.quiet {
-		if strings.HasPrefix(key, "connect ") {
+		if told && strings.HasPrefix(key, "connect ") {
 			delete(c.quiet, key)
 		}
 	}
@@ -275,7 +296,9 @@ func (c *Conn) onConnect(nc *nats.Conn) {
 	if addr, version := nc.ConnectedAddr(), nc.ConnectedServerVersion(); addr != "" && version != "" { // empty if it was cut again
 		attrs = append(attrs, slog.String("server", addr), slog.String("version", version))
 	}
-	c.log.Info("connected to nats", attrs...)
+	if told {
+		c.log.Info("connected to nats", attrs...)
+	}
 	c.notify(true)
 }
 
@@ -287,7 +310,9 @@ func (c *Conn) onDisconnect(nc *nats.Conn, err error) {
 	if err != nil {
 		msg = oneLine(err.Error(), 300)
 	}
-	c.log.Warn("disconnected from nats", slog.String("error", msg))
+	if c.outages.begin(c.comesAndGoes) {
+		c.log.Warn("disconnected from nats", slog.String("error", msg))
+	}
 	c.mu.Lock()
 	c.end()
 	c.life, c.end = context.WithCancel(context.Background())
@@ -295,15 +320,27 @@ func (c *Conn) onDisconnect(nc *nats.Conn, err error) {
 	c.notify(false)
 }
 
+// comesAndGoes tells of outages that were not told one by one.
+func (c *Conn) comesAndGoes(times int) {
+	c.log.Warn("the connection to nats comes and goes", slog.Int("disconnections", times), slog.Bool("connected", c.Connected()))
+}
+
 func (c *Conn) onAsyncError(err error) {
 	if errors.Is(err, nats.ErrBadHeaderMsg) {
 		return // seen on the message itself, and counted there
 	}
 	text := oneLine(err.Error(), 300)
+	kind := text
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		c.refused(text)
+		if subject, subscription, ok := parseRefusal(text); ok {
+			kind = fmt.Sprintf("refused %t %s", subscription, c.refusedKind(subject))
+			if subscription && strings.HasPrefix(subject, nats.InboxPrefix) {
+				defer c.resubscribe(subject)
+			}
+		}
 	}
-	c.complain(text, "nats reported an error", slog.String("error", text))
+	c.complain(kind, "nats reported an error", slog.String("error", text))
 }
 
 // maxDenials bounds how many refusals are remembered.

@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +34,7 @@ const stallStep = 20 * time.Millisecond
 
 // client makes a client that uses the wire.
 func (w *fakeWire) client() (*Conn, error) {
-	c := &Conn{prefix: "$JS.API.", log: quiet(), watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, closed: make(chan struct{})}
-	c.life, c.end = context.WithCancel(context.Background())
+	c := newConn(Config{}, quiet())
 	opts, err := c.options(Config{Name: "model"})
 	if err != nil {
 		return nil, err
@@ -62,6 +60,9 @@ func (w *fakeWire) Dial(string, string) (net.Conn, error) {
 	defer w.mu.Unlock()
 	if w.cut || w.stalled { // who waits for a handshake holds a lock too
 		return nil, errors.New("cut off")
+	}
+	if w.out != nil {
+		close(w.out) // of the one before, which the client ended
 	}
 	client, server := net.Pipe()
 	w.conn, w.out, w.subs = server, make(chan []byte, 10000), map[string]string{}

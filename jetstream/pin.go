@@ -75,7 +75,9 @@ func (s *Source) takePin(m *Message) {
 	}
 	if s.pin.id != id {
 		s.pin = pin{id: id, renewed: time.Now()}
-		s.log.Info("the durable is pinned to this sidecar")
+		if s.lives.told() {
+			s.log.Info("the durable is pinned to this sidecar")
+		}
 	}
 }
 
@@ -86,7 +88,9 @@ func (s *Source) losePin() {
 		return
 	}
 	s.pin = pin{}
-	s.log.Warn("the durable is not pinned to this sidecar any more")
+	if s.lives.told() {
+		s.log.Warn("the durable is not pinned to this sidecar any more")
+	}
 	if s.order == nil {
 		return
 	}

@@ -112,6 +112,8 @@ type Source struct {
 	goesOn   incarnation // of a durable that was created to go on where another one ended
 	warned   []string
 
+	lives spells // of the durable
+
 	status atomic.Pointer[Status]
 	left   atomic.Pointer[Message] // leased and not begun: it did not fit into a batch
 }
@@ -333,6 +335,7 @@ func (s *Source) Flush(ctx context.Context) (unconfirmed int) {
 func (s *Source) Run(ctx context.Context) error {
 	stopWatching := s.conn.watch(s.connectionChanged)
 	defer stopWatching()
+	defer s.lives.end()
 	subs, err := s.subscribe()
 	if err != nil {
 		return err
@@ -395,7 +398,7 @@ func (s *Source) bind(ctx context.Context) *binding {
 		}
 		if detail := oneLine(err.Error(), 300); ctx.Err() == nil && !errors.Is(err, ErrNotConnected) {
 			s.setDetail(detail)
-			if detail != said {
+			if detail != said && s.lives.told() {
 				level := slog.LevelWarn
 				if errors.Is(err, ErrRefused) {
 					level = slog.LevelError
@@ -422,9 +425,14 @@ func (s *Source) welcome(b *binding, waited bool) {
 		}
 		s.warned = ws
 	}
-	if waited {
+	if waited && s.lives.told() {
 		s.log.Info("serving the durable")
 	}
+}
+
+// lostAgain tells of losses of the durable that were not told one by one.
+func (s *Source) lostAgain(times int) {
+	s.log.Warn("the durable is lost again and again", slog.Int("losses", times), slog.Bool("served", s.status.Load().Bound))
 }
 
 func (s *Source) setDetail(detail string) {
@@ -444,7 +452,9 @@ func (s *Source) serve(ctx context.Context, b *binding) {
 	for ctx.Err() == nil {
 		s.turn()
 		if why := s.leaving(); why != "" {
-			s.log.Warn("the durable is lost, looking for it", slog.String("error", why))
+			if s.lives.begin(s.lostAgain) {
+				s.log.Warn("the durable is lost, looking for it", slog.String("error", why))
+			}
 			s.setDetail(why)
 			break
 		}

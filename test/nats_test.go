@@ -322,3 +322,23 @@ func TestAckAsync(t *testing.T) {
 	w.balance()
 	w.must(s.stop())
 }
+
+// A durable that is deleted again and again fills no log, and is served all the same.
+func TestLogOfADurableDeletedAgainAndAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.running()
+	begun := time.Now()
+	for range 8 {
+		before := w.consumer(durable).Created
+		w.deleteDurable()
+		eventually(t, func() bool { i := w.consumer(durable); return i != nil && i.Created.After(before) }, text("the durable to be made anew"))
+		s.waitCheck("consumer", true)
+	}
+	minutes := 1 + int(time.Since(begun)/time.Minute)
+	lost, created := len(s.log.lines("the durable is lost, looking for it")), len(s.log.lines("created the durable"))
+	if lost == 0 || lost > 3*minutes || created > 1+3*minutes {
+		t.Errorf("%d lines that it is lost, %d that it is made:\n%s", lost, created, s.log)
+	}
+	w.publish("orders.a", "x")
+	w.balance()
+}

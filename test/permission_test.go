@@ -67,3 +67,29 @@ func (s *sidecar) says(name, word string) bool {
 	c, _ := s.admin.readiness().check(name)
 	return (name == "" || !c.OK) && (strings.Contains(c.Detail, word) || strings.Contains(s.log.String(), word))
 }
+
+// The inboxes of the sidecar may not be subscribed to for a moment. The server drops their subscriptions for good, also those that were there, so
+// the sidecar asks for them again over another connection.
+func TestInboxRefusedForAMoment(t *testing.T) {
+	refusing := strings.Replace(permitted(), "publish: {deny: []}", `subscribe: {deny: ["_INBOX.>"]}`, 1)
+	for name, atStart := range map[string]bool{"at start": true, "under way": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorldOn(t, localnats.Options{Config: permitted()})
+			var s *sidecar
+			if !atStart {
+				s = w.running(some)
+			}
+			w.must(w.nats.Reload(refusing))
+			if atStart {
+				s = w.sidecar(some)
+			}
+			eventually(t, func() bool { return strings.Contains(s.log.String(), "_INBOX.") }, func() string { return "a refused inbox to be named:\n" + s.log.end() })
+			w.must(w.nats.Reload(permitted()))
+			for range 20 {
+				w.publish("orders.good", "x")
+			}
+			s.waitReady()
+			w.balance()
+		})
+	}
+}

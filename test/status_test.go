@@ -82,7 +82,7 @@ func TestActionOverridesStatus(t *testing.T) {
 		{200, "nonsense", "ack"}, {400, "acknowledge", "dlq"}, {500, "", "retry"},
 		{200, "dlq, retry", "retry"}, {500, "drop, nonsense, ack", "drop"},
 	} {
-		first := reply{status: c.status, header: map[string]string{"Sidecar-Action": c.action}}
+		first := reply{status: c.status, header: map[string]string{"Sidecar-Action": c.action}, means: c.want}
 		w.app.on(each(first, reply{status: 200}))
 		seq := w.publish("orders.a", "x")
 		if got := s.firstVerdict(seq); got != c.want {
