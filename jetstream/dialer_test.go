@@ -120,8 +120,10 @@ func TestCauseAtFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); c.nc.Stats().Reconnects == 0 && !strings.Contains(log.String(), "not reachable") && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), "not reachable") && time.Now().Before(end); {
+		<-look.C
 	}
 	c.Close()
 	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "connection refused") {
