@@ -2,9 +2,11 @@ package jetstream
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -18,6 +20,8 @@ import (
 // a test bubble. It can be cut, and stalled: then what is sent arrives later.
 type fakeWire struct {
 	take func(w *fakeWire, subject, reply string, body []byte) // what the client published
+
+	log *slog.Logger // of the client; nil: none
 
 	mu      sync.Mutex
 	cut     bool
@@ -34,7 +38,7 @@ const stallStep = 20 * time.Millisecond
 
 // client makes a client that uses the wire.
 func (w *fakeWire) client() (*Conn, error) {
-	c := newConn(Config{}, quiet())
+	c := newConn(Config{}, cmp.Or(w.log, quiet()))
 	opts, err := c.options(Config{Name: "model"})
 	if err != nil {
 		return nil, err

@@ -19,15 +19,14 @@ func denial(operation, subject string) []byte {
 // onWire runs f with a client that logs, over a wire to a server which says nothing of itself, in the time of a bubble.
 func onWire(t *testing.T, f func(c *Conn, w *fakeWire, log *lockedText)) {
 	bubble(t, func(t *testing.T) {
-		w := &fakeWire{take: func(*fakeWire, string, string, []byte) {}}
+		var log lockedText
+		w := &fakeWire{log: slog.New(slog.NewTextHandler(&log, nil)), take: func(*fakeWire, string, string, []byte) {}}
 		c, err := w.client()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer w.set(true)
 		defer hangUp(c)
-		var log lockedText
-		c.log = slog.New(slog.NewTextHandler(&log, nil))
 		synctest.Wait()
 		f(c, w, &log)
 	})

@@ -419,7 +419,7 @@ func (s *Source) bind(ctx context.Context) *binding {
 }
 
 func (s *Source) welcome(b *binding, waited bool) {
-	if ws := s.warnings(b); !slices.Equal(ws, s.warned) {
+	if ws := s.warnings(b); !slices.Equal(ws, s.warned) && s.lives.told() {
 		for _, w := range ws {
 			s.log.Warn("the durable is served as it is", slog.String("warning", w))
 		}
