@@ -42,6 +42,8 @@ func newReader() *reader {
 
 // hear is what came since the last time, the number of events of each name, and the last depth of each DLQ stream.
 func (r *reader) hear() (n map[string]int, last map[string]string) {
+	<-r.turn
+	defer func() { r.turn <- struct{}{} }()
 	n, last = map[string]int{}, map[string]string{}
 	in := events{bufio.NewReader(strings.NewReader(r.Body.String()))}
 	for {
@@ -227,8 +229,12 @@ func TestStuckListenerIsDropped(t *testing.T) {
 		c.all.Go(func() { _ = server.Serve(p) })
 		fmt.Fprint(here, "GET /api/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReaderSize(here, 16), nil)
-		if err != nil || resp.StatusCode != 200 {
-			t.Fatal(resp, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Fatal(resp.Status)
 		}
 		pass(admin.SendTimeout + 2*time.Second)
 		if n, err := io.Copy(io.Discard, here); err != nil || n > 0 {
