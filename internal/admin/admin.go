@@ -55,6 +55,7 @@ type Server struct {
 
 	loopback atomic.Bool // the listener being served is reached from this machine only
 	hub      hub
+	depths   depths
 
 	streams, reads, changing jobs // requests by kind
 }

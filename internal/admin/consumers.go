@@ -100,7 +100,7 @@ type DLQ struct {
 	Stream  string `json:"stream"`
 	OK      bool   `json:"ok"` // it can take an entry, as far as is known
 	Detail  string `json:"detail"`
-	Depth   uint64 `json:"depth"`
+	Depth   uint64 `json:"depth"` // of the stream: the same for all consumers that share it
 }
 
 // Error is a message that was retried or dead-lettered.
@@ -190,7 +190,7 @@ func (w *watched) state(now time.Time) ConsumerState {
 		InFlight: n.InFlight, Leased: st.Leased, Parked: st.Parked(), Pending: st.Pending, AckPending: st.AckPending,
 		MaxAckPending: st.MaxAckPending, Moved: st.Moved, Concurrency: w.Config.InFlight(), Limit: st.ConcurrencyLimit, Prefetch: w.Config.Prefetch,
 		Breaker: Breaker{Open: st.BreakerOpen, Reason: st.BreakerCause},
-		DLQ:     DLQ{Enabled: st.DLQEnabled, Stream: st.DLQStream, OK: st.DLQOK, Detail: st.DLQDetail, Depth: st.DLQDepth},
+		DLQ:     DLQ{Enabled: st.DLQEnabled, Stream: st.DLQStream, OK: st.DLQOK, Detail: st.DLQDetail},
 		Errors:  errorsOf(w.Activity.Failures()),
 	}
 	if st.Bound {
@@ -221,8 +221,12 @@ func (s *Server) overview(now time.Time, whole bool) Overview {
 	if o.Checks == nil {
 		o.Checks = []Check{}
 	}
+	depths := s.depths.look(s.consumers)
 	for _, w := range s.consumers {
 		state := w.state(now)
+		if state.DLQ.Enabled {
+			state.DLQ.Depth = depths[state.DLQ.Stream]
+		}
 		if whole {
 			state.Retry = w.schedule
 			state.History = &History{Step: s.step.Seconds(), Points: w.history.points()}

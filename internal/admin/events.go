@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -14,55 +13,9 @@ const (
 	liveEvery     = time.Second      // between two events on how the consumers do
 	beatEvery     = 15 * time.Second // between two comments that show that the stream lives
 	mostListeners = 32
-	mostWaiting   = 8 // events that wait for one listener; it is dropped at the next
-	sendTimeout   = 10 * time.Second
-	retryAfter    = 2000 // milliseconds after which a browser asks again
+	sendTimeout   = 10 * time.Second // a reader that takes nothing for so long is dropped
+	retryAfter    = 2000             // milliseconds after which a browser asks again
 )
-
-// hub passes events on to those who listen. It never waits for one of them.
-type hub struct {
-	mu        sync.Mutex
-	listeners map[chan []byte]struct{}
-}
-
-// listen adds a listener; its channel is closed when it is too slow. It is nil when there are too many.
-func (h *hub) listen() (events chan []byte, leave func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.listeners) >= mostListeners {
-		return nil, nil
-	}
-	if h.listeners == nil {
-		h.listeners = map[chan []byte]struct{}{}
-	}
-	events = make(chan []byte, mostWaiting)
-	h.listeners[events] = struct{}{}
-	return events, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.listeners, events)
-	}
-}
-
-// heard reports whether anybody listens.
-func (h *hub) heard() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.listeners) > 0
-}
-
-func (h *hub) send(event []byte) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for l := range h.listeners {
-		select {
-		case l <- event:
-		default:
-			close(l)
-			delete(h.listeners, l)
-		}
-	}
-}
 
 // DLQChange is an event: what is in a DLQ stream changed.
 type DLQChange struct {
@@ -77,10 +30,10 @@ type Step struct {
 	Point    Point  `json:"point"`
 }
 
-// tell sends an event to all who listen.
-func (s *Server) tell(name string, v any) {
+// tell sends an event to all who listen. For a listener that lags it takes the place of the one before of this name and subject.
+func (s *Server) tell(name, about string, v any) {
 	if event := s.event(name, v); event != nil {
-		s.hub.send(event)
+		s.hub.send(topic{name, about}, event)
 	}
 }
 
@@ -98,8 +51,7 @@ func (s *Server) watch(ctx context.Context) {
 	live, step := time.NewTicker(liveEvery), time.NewTicker(s.step)
 	defer live.Stop()
 	defer step.Stop()
-	depths := map[string]uint64{}
-	s.compare(depths)
+	told := s.depths.look(s.consumers)
 	s.remember(time.Now())
 	for {
 		select {
@@ -107,12 +59,14 @@ func (s *Server) watch(ctx context.Context) {
 			return
 		case now := <-step.C:
 			s.remember(now)
-			s.tell("history", s.steps())
+			s.tell("history", "", s.steps())
 		case now := <-live.C:
 			if s.hub.heard() {
-				s.tell("consumers", s.overview(now, false))
+				s.tell("consumers", "", s.overview(now, false))
 			}
-			s.compare(depths)
+			depths := s.depths.look(s.consumers)
+			s.compare(told, depths)
+			told = depths
 		}
 	}
 }
@@ -134,20 +88,15 @@ func (s *Server) steps() []Step {
 }
 
 // compare tells of each DLQ stream whose depth is not what it was the last time.
-func (s *Server) compare(depths map[string]uint64) {
-	for _, w := range s.consumers {
-		st := w.Pipeline.Status()
-		if !st.DLQEnabled {
-			continue
+func (s *Server) compare(before, now map[string]uint64) {
+	for stream, depth := range now {
+		if was, known := before[stream]; known && was != depth {
+			s.tell("dlq", stream, DLQChange{stream, depth})
 		}
-		if before, known := depths[st.DLQStream]; known && before != st.DLQDepth {
-			s.tell("dlq", DLQChange{st.DLQStream, st.DLQDepth})
-		}
-		depths[st.DLQStream] = st.DLQDepth
 	}
 }
 
-// getEvents streams events until the reader goes, is too slow, or the sidecar stops.
+// getEvents streams events until the reader goes, takes nothing any more, or the sidecar stops.
 func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 	ctx, end, ok := s.streams.begin(r.Context(), mostListeners)
 	if !ok {
@@ -155,12 +104,8 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	events, leave := s.hub.listen()
-	if events == nil {
-		s.busy(w)
-		return
-	}
-	defer leave()
+	l := s.hub.listen()
+	defer s.hub.leave(l)
 	out := s.stream(w, "text/event-stream")
 	if r.Method != http.MethodGet { // HEAD
 		return
@@ -178,10 +123,8 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-beat.C:
 			next = []byte(": beat\n\n")
-		case next, ok = <-events:
-			if !ok {
-				return
-			}
+		case <-l.ready:
+			next = s.hub.take(l)
 		}
 		if !out.send(next) {
 			return

@@ -14,7 +14,7 @@ func (s *Server) Routes() []string {
 // What is bounded.
 const (
 	MostListeners = mostListeners
-	MostWaiting   = mostWaiting
+	SendTimeout   = sendTimeout
 	MostReads     = mostReads
 	MostChanges   = mostChanges
 	MaxBody       = maxBody

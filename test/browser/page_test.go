@@ -41,7 +41,7 @@ func TestConsumers(t *testing.T) {
 		s.BreakerOpen, s.BreakerSince, s.BreakerCause, s.BreakerDetail = true, time.Now().Add(-95*time.Second), "status 503", "breaker open: status 503"
 		n.InFlight = 0
 	})
-	b.see("article:nth-child(2)", "42 dead letters")
+	b.see("article:nth-child(2)", "42 in ORDERS_DLQ")
 	b.see("article:nth-child(2)", "inventory is not reachable")
 	b.see("article:first-child", "The app fails message after message (status 503)")
 	b.see("#nav-depth", "42")
@@ -61,7 +61,7 @@ func TestConsumers(t *testing.T) {
 	}
 	b.size(390, 844)
 	b.shot("consumers-phone")
-	b.click("42 dead letters")
+	b.click("42 in ORDERS_DLQ")
 	b.see("h1", "Dead letters")
 	if v := eval[string](b, "document.querySelector('[name=consumer]').value"); v != "orders-worker" {
 		t.Errorf("the filter is for %q", v)

@@ -139,7 +139,7 @@ func TestFromFailureToReplay(t *testing.T) {
 	b.click("Clear filters")
 	b.see(".bar", "4 entries")
 	b.click("Consumers")
-	b.see("article", "4 dead letters")
+	b.see("article", "4 in ORDERS_DLQ")
 	b.see(".errors", "no price for lamp")
 	b.calm()
 }
@@ -158,7 +158,7 @@ func TestPictureOfTheConsumers(t *testing.T) {
 		s.DLQDepth = 8
 	})
 	b.goTo("")
-	b.see("article", "8 dead letters")
+	b.see("article", "8 in ORDERS_DLQ")
 	b.see(".errors", "inventory is not reachable")
 	b.picture("consumers.png")
 }

@@ -3,7 +3,7 @@
 import { api, listen, token } from './api.js';
 import { ConsumersView } from './consumers.js';
 import { DLQView } from './dlq.js';
-import { h, set, show } from './dom.js';
+import { h, keepTime, set, show } from './dom.js';
 import { count, visible } from './format.js';
 import { Health } from './health.js';
 
@@ -132,4 +132,5 @@ function needsToken() {
 
 token.whenNeeded(needsToken);
 addEventListener('hashchange', () => { if (live && !live.signal.aborted) route(); });
+keepTime();
 begin();

@@ -139,12 +139,12 @@ class Card {
       c.dlq.enabled && !c.dlq.ok && ['bad', 'DLQ takes no entry'],
       !c.dlq.enabled && ['warn', 'no DLQ'],
     ].filter(Boolean);
-    const link = c.dlq.enabled && c.dlq.depth > 0 && `${count(c.dlq.depth)} dead letters`;
+    const link = c.dlq.enabled && c.dlq.depth > 0 && `${count(c.dlq.depth)} in ${visible(c.dlq.stream)}`; // of all consumers that share it
     const now = JSON.stringify([wanted, link]);
     if (now !== this.badged) {
       this.badged = now;
       this.badges.replaceChildren(...wanted.map(([kind, text]) => badge(kind, text)));
-      if (link) this.badges.append(h('a', { class: 'badge warn', href: `#/dlq?${new URLSearchParams({ stream: c.dlq.stream, consumer: c.consumer })}` }, link));
+      if (link) this.badges.append(h('a', { class: 'badge warn', href: `#/dlq?${new URLSearchParams({ stream: c.dlq.stream, consumer: c.consumer })}`, title: `Show the dead letters of ${visible(c.consumer)}` }, link));
     }
     const why = [
       c.detail,

@@ -2,13 +2,14 @@
 
 import { api } from './api.js';
 import { bulk } from './bulk.js';
-import { badge, h, set, show } from './dom.js';
+import { badge, h, past, set, show } from './dom.js';
 import { EntryView } from './entry.js';
 import { Filters, inWords } from './filters.js';
-import { ago, bytes, clock, count, reasons, status, visible } from './format.js';
+import { bytes, clock, count, reasons, status, visible } from './format.js';
 
 const pageSize = 100;
 const mostCauses = 6;
+const longestWait = 15000; // milliseconds before the first page is shown anew, however long it takes to read
 const none = { entries: 0, bytes: 0, groups: [] }; // the counts of an empty list
 
 export class DLQView {
@@ -19,7 +20,9 @@ export class DLQView {
     this.order = 'newest';
     this.filters = new Filters((query) => go(query));
     this.entry = new EntryView(() => this.go(this.query), (l, told) => this.changedEntry(l, told));
-    this.total = h('p', { class: 'quiet', role: 'status' });
+    this.selected = h('span');
+    this.between = h('span', { 'aria-live': 'off' }); // its times change all the time
+    this.total = h('p', { class: 'quiet', role: 'status' }, this.selected, this.between);
     this.others = h('p', { class: 'quiet', hidden: true });
     this.replayAll = h('button', { type: 'button', disabled: true, onclick: () => this.bulk('replay') }, 'Replay all …');
     this.removeAll = h('button', { type: 'button', class: 'danger', disabled: true, onclick: () => this.bulk('rm') }, 'Delete all …');
@@ -59,6 +62,7 @@ export class DLQView {
     this.split.classList.toggle('open', Boolean(stream));
     if (stream) this.entry.open(stream, seq);
     else this.entry.close();
+    if (this.missed) this.changed();
     for (const r of this.rows.children) r.setAttribute('aria-current', r.dataset.id === this.opened);
     if (was && !stream) (this.rowOf(was)?.querySelector('a') || this.node.querySelector('h1')).focus?.();
   }
@@ -76,6 +80,8 @@ export class DLQView {
     const loading = new AbortController();
     this.loading = loading;
     clearTimeout(this.later);
+    this.later = undefined;
+    this.missed = false;
     const began = performance.now();
     if (visibly) {
       this.table.classList.add('stale');
@@ -139,8 +145,8 @@ export class DLQView {
 
   count(stats) {
     this.stats = stats;
-    const range = stats.entries ? `, ${bytes(stats.bytes)}, from ${ago(stats.oldest)} to ${ago(stats.newest)}` : '';
-    set(this.total, `${count(stats.entries)} ${Object.keys(this.query).length ? 'selected' : stats.entries === 1 ? 'entry' : 'entries'}${range}`);
+    set(this.selected, `${count(stats.entries)} ${Object.keys(this.query).length ? 'selected' : stats.entries === 1 ? 'entry' : 'entries'}`);
+    this.between.replaceChildren(...stats.entries ? [`, ${bytes(stats.bytes)}, from `, past(stats.oldest), ' to ', past(stats.newest)] : []);
     this.leftOut(stats);
     const n = stats.entries === 0 ? '' : ` ${count(stats.entries)}`;
     set(this.replayAll, `Replay all${n} …`);
@@ -200,7 +206,7 @@ export class DLQView {
     h('td', { class: 'what' }, link, h('small', {}, `#${e.seq}`, ' · ', visible(e.consumer), e.replays > 0 && ` · replayed ${e.replays}×`, e.part && ' · half a message')),
     h('td', { class: 'cause' }, badge('bad', visible(e.reason)), ' ', e.status > 0 && h('span', { class: 'code' }, String(e.status)), ' ', h('span', { title: visible(why) }, visible(why))),
     h('td', { class: 'size' }, bytes(e.size)),
-    h('td', { class: 'time', title: clock(e.time) }, ago(e.time)));
+    h('td', { class: 'time', title: clock(e.time) }, past(e.time)));
   }
 
   changedEntry(l, told) {
@@ -210,16 +216,15 @@ export class DLQView {
     this.load(false);
   }
 
-  // changed is called when the sidecar says that a DLQ stream changed. The first page is shown anew, not too often.
+  // changed is called when the sidecar says that a DLQ stream changed. The first page is shown anew, not too often, and also while it changes on and on.
   changed() {
-    this.missed = Boolean(this.loading);
-    if (!this.node.isConnected || this.loading) return;
+    this.missed = Boolean(this.loading) || !this.node.isConnected;
+    if (this.missed) return;
     if (this.cursors.length > 1) {
       show(this.fresh, true);
       return;
     }
-    clearTimeout(this.later);
-    this.later = setTimeout(() => this.load(false), Math.max(500, 10 * (this.took || 0)));
+    this.later ??= setTimeout(() => this.load(false), Math.min(longestWait, Math.max(500, 10 * (this.took || 0))));
   }
 
   async bulk(what) {

@@ -1,5 +1,7 @@
 // Elements are made here. Texts become text nodes, never markup: nothing of a message is ever parsed as HTML.
 
+import { ago } from './format.js';
+
 const svgNamespace = 'http://www.w3.org/2000/svg';
 
 function fill(node, attributes, children) {
@@ -35,6 +37,16 @@ export function say(text, bad) {
   said.textContent = text;
   clearTimeout(say.timer);
   say.timer = setTimeout(() => { said.textContent = ''; }, 12000);
+}
+
+// past is how long a time is past. It stays true: see keepTime.
+export const past = (time) => h('span', { 'data-past': time || '' }, ago(time));
+
+// keepTime writes all times that are past anew, every few seconds, and touches nothing else.
+export function keepTime() {
+  setInterval(() => {
+    for (const node of document.querySelectorAll('[data-past]')) set(node, ago(node.dataset.past));
+  }, 3000);
 }
 
 // badge is a short word with a colour: good, warn, bad or plain.

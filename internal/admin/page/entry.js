@@ -3,8 +3,8 @@
 import { api } from './api.js';
 import { bodyOf } from './body.js';
 import { ask, destination } from './dialog.js';
-import { badge, h, say } from './dom.js';
-import { ago, clock, count, reasons, status, visible } from './format.js';
+import { badge, h, past, say } from './dom.js';
+import { clock, count, reasons, status, visible } from './format.js';
 
 export class EntryView {
   // onClose is called when it is to be closed, onChange when the entry was replayed or removed.
@@ -44,7 +44,7 @@ export class EntryView {
   }
 
   head(title, ...badges) {
-    return h('header', {}, h('h2', {}, title), ...badges,
+    return h('header', {}, h('h2', { title }, title), ...badges,
       h('button', { type: 'button', class: 'close', 'aria-label': 'Close', title: 'Close (Esc)', onclick: this.onClose }, '✕'));
   }
 
@@ -144,7 +144,7 @@ function cause(l) {
       ['App’s answer', visible(header(l, 'Dlq-Response') || '')],
       ['Deliveries', l.replays > 0 ? `${count(l.deliveries)}, replays included` : count(l.deliveries)],
       l.replays > 0 && ['Replays', count(l.replays)],
-      ['Failed', `${clock(failed)}, ${ago(failed)}`],
+      ['Failed', [`${clock(failed)}, `, past(failed)]],
     ]));
 }
 
