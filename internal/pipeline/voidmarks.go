@@ -27,14 +27,13 @@ type voidMarks struct {
 	log   *slog.Logger
 	wake  chan struct{}
 
-	mu       sync.Mutex     // a leaf
-	counts   map[string]int // by message: how many of its marks
-	removing string         // of which message they are removed just now; empty: of none
-	removed  chan struct{}  // closed when that is over
+	mu       sync.Mutex               // a leaf
+	counts   map[string]int           // by message: how many of its marks
+	removing map[string]chan struct{} // by message whose marks are removed just now: closed when that is over
 }
 
 func newVoidMarks(marks Marks, log *slog.Logger) *voidMarks {
-	return &voidMarks{marks: marks, log: log, wake: make(chan struct{}, 1), counts: map[string]int{}}
+	return &voidMarks{marks: marks, log: log, wake: make(chan struct{}, 1), counts: map[string]int{}, removing: map[string]chan struct{}{}}
 }
 
 // of is how many of a message's marks are void.
@@ -71,9 +70,9 @@ func (v *voidMarks) gone(key string) {
 func (v *voidMarks) writeOver(ctx context.Context, key string) {
 	v.gone(key)
 	v.mu.Lock()
-	busy, over := v.removing == key, v.removed
+	over := v.removing[key]
 	v.mu.Unlock()
-	if !busy {
+	if over == nil {
 		return
 	}
 	select {
@@ -82,22 +81,24 @@ func (v *voidMarks) writeOver(ctx context.Context, key string) {
 	}
 }
 
-// begin takes a message whose void marks are to be removed, if there is one: end must follow.
-func (v *voidMarks) begin() (key string, ok bool) {
+// begin takes a message whose void marks are to be removed: end must follow. There may be none, or only such as are being removed.
+func (v *voidMarks) begin() (key string, ok, busy bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for key := range v.counts {
-		v.removing, v.removed = key, make(chan struct{})
-		return key, true
+		if v.removing[key] == nil {
+			v.removing[key] = make(chan struct{})
+			return key, true, false
+		}
 	}
-	return "", false
+	return "", false, len(v.removing) > 0
 }
 
-func (v *voidMarks) end() {
+func (v *voidMarks) end(key string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.removing = ""
-	close(v.removed)
+	close(v.removing[key])
+	delete(v.removing, key)
 }
 
 // run removes void marks as they come, until ctx ends.
@@ -116,15 +117,19 @@ func (v *voidMarks) run(ctx context.Context) {
 func (v *voidMarks) removeAll(ctx context.Context, remove func(context.Context, string) error) {
 	wait := voidPause
 	for ctx.Err() == nil {
-		key, ok := v.begin()
-		if !ok {
+		key, ok, busy := v.begin()
+		switch {
+		case busy:
+			pause(ctx, voidPause/10)
+			continue
+		case !ok:
 			return
 		}
 		err := remove(ctx, key)
 		if err == nil {
 			v.gone(key)
 		}
-		v.end()
+		v.end(key)
 		if err == nil {
 			wait = voidPause
 			continue

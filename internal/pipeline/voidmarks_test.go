@@ -125,7 +125,7 @@ func TestVoidMarksAreRemoved(t *testing.T) {
 				}
 				f.setAway(false)
 				time.Sleep(voidPauseMost)
-				if _, left := p.void.begin(); left || len(f.counts) > 0 {
+				if _, left, _ := p.void.begin(); left || len(f.counts) > 0 {
 					t.Errorf("%v stays, void %v", f.counts, left)
 				}
 				cancel()
@@ -215,4 +215,33 @@ type slowMarks struct {
 func (s *slowMarks) Remove(ctx context.Context, key string) error {
 	<-s.let
 	return s.fakeMarks.Remove(ctx, key)
+}
+
+// A stop removes marks beside a removal that is under way, and waits for that one.
+func TestMarksAreRemovedByTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeMarks{counts: map[string]int{}, away: true}
+		p := marking(f)
+		for n := range uint64(3) {
+			a := pastItsLimit(n)
+			p.mark(t.Context(), a)
+			p.unmark(a)
+		}
+		slow := &slowMarks{fakeMarks: f, let: make(chan struct{})}
+		p.Marks, p.void.marks = slow, slow
+		f.setAway(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { p.void.run(ctx) })
+		running.Go(func() { p.void.finish(ctx) })
+		synctest.Wait()
+		close(slow.let)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(f.counts) > 0 || len(p.void.counts) > 0 || len(p.void.removing) > 0 {
+			t.Errorf("left: %v, void %v", f.counts, p.void.counts)
+		}
+		cancel()
+		running.Wait()
+	})
 }
