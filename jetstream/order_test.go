@@ -54,7 +54,8 @@ func (b *bench) leaveBehind(cfg ConsumerConfig, n int) {
 		replies = append(replies, msg.Reply)
 	}
 	for _, every := range []int{2, 3} {
-		time.Sleep(cfg.AckWait / 4) // the server's clock must go on between two rounds of keeping alive
+		from := b.info().TimeStamp
+		b.eventually("the server's clock goes on between two rounds of keeping alive", func() bool { return b.info().TimeStamp.Sub(from) >= cfg.AckWait/4 })
 		for i := 0; i < n; i += every {
 			_, err := b.nc.Request(replies[i], []byte("+WPI"), 5*time.Second)
 			b.must(nil, err)
