@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,9 +64,9 @@ type claimRun struct {
 // whose replicas it gets. It returns what runs that died were done with and did not remove: the sequences of the parts.
 // After removing them the caller calls Adopted.
 func (c *Conn) OpenClaims(ctx context.Context, dlqStream, source string, manage Manage, id, owner string) (*Claims, [][]uint64, error) {
-	ctx, cancel := c.bounded(ctx, 3*apiTimeout)
+	ctx, cancel := c.bounded(ctx, 5*apiTimeout) // servers tell what room they have every ten seconds (events.go, statsHBInterval)
 	defer cancel()
-	kv, err := c.stateBucket(ctx, source, manage)
+	kv, err := c.claimBucket(ctx, source, manage)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,6 +87,28 @@ func (c *Conn) OpenClaims(ctx context.Context, dlqStream, source string, manage 
 	}
 	dead, err := k.Dead(ctx)
 	return k, dead, err
+}
+
+// claimBucket is the bucket. A cluster that cannot make it at this moment is asked again while ctx lasts.
+func (c *Conn) claimBucket(ctx context.Context, source string, manage Manage) (natsjs.KeyValue, error) {
+	for {
+		kv, err := c.stateBucket(ctx, source, manage)
+		if !isUnsettled(err) || pause(ctx, bucketRetry) != nil {
+			return kv, err
+		}
+	}
+}
+
+// isUnsettled reports whether a cluster refused a request for a state that passes by itself: it has no meta leader, or the leader
+// has not heard yet what a server that just came or came back has room for, and can place nothing there
+// (jetstream_cluster.go, selectPeerGroup).
+func isUnsettled(err error) bool {
+	const noSuitablePeers, unavailable natsjs.ErrorCode = 10005, 10008
+	var api *natsjs.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	return api.ErrorCode == unavailable || api.ErrorCode == noSuitablePeers && strings.Contains(api.Description, "offline")
 }
 
 func claimsKey(stream string) string {

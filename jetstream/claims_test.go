@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -199,5 +201,42 @@ func TestClaimsAtOnce(t *testing.T) {
 		if len(r.Work) > 0 {
 			t.Errorf("%s still has %v", r.Owner, r.Work)
 		}
+	}
+}
+
+// A cluster of which a server just came, or that elects, cannot make the bucket for a moment; what it cannot do at all is said at once.
+func TestClaimsInAClusterThatIsUnsettled(t *testing.T) {
+	for _, c := range []struct {
+		code    int
+		text    string
+		waited  bool
+		refused int // times
+	}{
+		{10005, "no suitable peers for placement, peer offline", true, 3},
+		{10008, "JetStream system temporarily unavailable", true, 3},
+		{10005, "no suitable peers for placement, insufficient storage", false, 1},
+		{10026, "maximum number of streams reached", false, 1},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			refused := 0
+			b.front(func(api string, m *nats.Msg) bool {
+				if strings.HasPrefix(api, "$KV.") {
+					b.must(nil, b.nc.PublishMsg(&nats.Msg{Subject: api, Reply: m.Reply, Header: m.Header, Data: m.Data}))
+					return true
+				}
+				if api != "STREAM.CREATE.KV_"+StateBucket || refused == c.refused {
+					return false
+				}
+				refused++
+				b.respond(m, fmt.Appendf(nil, `{"type":"io.nats.jetstream.api.v1.stream_create_response","error":{"code":400,"err_code":%d,"description":%q}}`,
+					c.code, c.text), nil)
+				return true
+			})
+			_, _, err := b.conn.OpenClaims(b.ctx, "S", "S", ManageCreate, "one", "one")
+			if refused != c.refused || (err == nil) != c.waited || err != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("refused %d times, then: %v", refused, err)
+			}
+		})
 	}
 }

@@ -183,5 +183,9 @@ func (c *Cluster) unsettled() string {
 	if current < running {
 		return fmt.Sprintf("%d of %d servers are current", current, running)
 	}
+	// The leader places nothing on a server of which it has not heard what room it has, also again after routes were made anew.
+	if placed := len(c.servers[leader].running.JetStreamClusterPeers()); placed < running {
+		return fmt.Sprintf("the meta leader knows the room of %d of %d servers", placed, running)
+	}
 	return ""
 }
