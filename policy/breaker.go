@@ -8,12 +8,14 @@ import "time"
 // It opens when the given number of different messages in a row had an answer that meant retry, with no other verdict
 // between: one poison message, however often it fails, never opens it. While it is open one request at a time is tried,
 // after a wait that doubles. A verdict other than retry closes it; then the number of requests allowed at a time starts
-// with one and grows by one with each further verdict other than retry.
+// with one and grows by one with each further verdict other than retry. Half open it is when the app said that it is ready and
+// no message was there to try it with: all holds as while it is open, but the next message need not wait.
 type Breaker struct {
 	cfg     BreakerConfig
 	most    int      // requests at a time, when nothing is wrong
 	failed  []uint64 // the different messages that failed in a row, fewer than cfg.Failures
 	open    bool
+	half    bool      // open, and the app said that it is ready
 	since   time.Time // when it opened
 	wait    time.Duration
 	next    time.Time // the next probe
@@ -28,19 +30,22 @@ func NewBreaker(cfg BreakerConfig, most int) *Breaker {
 // Open reports whether the breaker is open, and since when.
 func (b *Breaker) Open() (since time.Time, open bool) { return b.since, b.open }
 
+// HalfOpen reports whether the breaker is open, and the app was ready when it was last asked with no message to try it with.
+func (b *Breaker) HalfOpen() bool { return b.half }
+
 // Allowed is how many requests may be at the app at a time: 0 while a probe has to wait.
 func (b *Breaker) Allowed(now time.Time) int {
 	switch {
 	case !b.open:
 		return b.allowed
-	case now.Before(b.next):
+	case !b.half && now.Before(b.next):
 		return 0
 	default:
 		return 1
 	}
 }
 
-// NextProbe is when a request may be tried while the breaker is open.
+// NextProbe is when a request may be tried while the breaker is open, and when the app is to be asked again while it is half open.
 func (b *Breaker) NextProbe() time.Time { return b.next }
 
 // Holds reports whether nothing may be dead-lettered for a limit now: the breaker is open, and not for longer than Hold.
@@ -71,6 +76,17 @@ func (b *Breaker) Failed(now time.Time, message uint64, random float64) (opened 
 	return true
 }
 
+// Ready is told that the app is ready, and that there is no message to try it with. It reports whether this made the breaker half
+// open. Only a verdict closes it: an app may call itself ready and fail every message.
+func (b *Breaker) Ready(now time.Time) (halfOpened bool) {
+	if !b.open {
+		return false
+	}
+	was := b.half
+	b.half, b.next = true, now.Add(b.cfg.ProbeMax)
+	return !was
+}
+
 // Postpone is told that the app is not ready for a probe: the next one waits as after one that failed.
 func (b *Breaker) Postpone(now time.Time, random float64) {
 	if b.open {
@@ -81,9 +97,10 @@ func (b *Breaker) Postpone(now time.Time, random float64) {
 // delay sets the next probe: ProbeInterval after the opening, then doubling to ProbeMax, of which a quarter is random. A request
 // that was at the app already when the breaker opened does not put the first probe off further.
 func (b *Breaker) delay(now time.Time, random float64) {
-	if b.wait > 0 && now.Before(b.next) {
+	if b.wait > 0 && now.Before(b.next) && !b.half {
 		return
 	}
+	b.half = false
 	if b.wait == 0 {
 		b.wait = min(b.cfg.ProbeInterval, b.cfg.ProbeMax)
 	} else if b.wait = 2 * b.wait; b.wait > b.cfg.ProbeMax || b.wait <= 0 {
@@ -96,7 +113,7 @@ func (b *Breaker) delay(now time.Time, random float64) {
 func (b *Breaker) Passed() (closed bool) {
 	b.failed = b.failed[:0]
 	if b.open {
-		b.open, b.allowed = false, 1
+		b.open, b.half, b.allowed = false, false, 1
 		return true
 	}
 	b.allowed = min(b.allowed+1, b.most)

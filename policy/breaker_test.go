@@ -119,20 +119,39 @@ func TestBreakerProperties(t *testing.T) {
 		row := map[uint64]bool{}
 		for range rapid.IntRange(1, 200).Draw(t, "events") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "pause")))
-			_, was := b.Open()
-			if rapid.Bool().Draw(t, "passes") {
+			began, was := b.Open()
+			half := b.HalfOpen()
+			switch rapid.SampledFrom([]string{"passes", "fails", "fails", "ready", "not ready"}).Draw(t, "event") {
+			case "passes":
 				if b.Passed() != was {
 					t.Fatal("closing is not reported")
 				}
 				clear(row)
-			} else {
+			case "ready":
+				if b.Ready(now) != (was && !half) || b.HalfOpen() != was {
+					t.Fatal("half open only when open, and told once")
+				}
+			case "not ready":
+				if b.Postpone(now, 0.5); b.HalfOpen() {
+					t.Fatal("half open with an app that is not ready")
+				}
+			default:
 				m := rapid.Uint64Range(0, 8).Draw(t, "message")
 				row[m] = true
 				if opened := b.Failed(now, m, rapid.Float64Range(0, 0.999).Draw(t, "random")); opened != (!was && len(row) >= cfg.Failures) {
 					t.Fatalf("opened %v after %d different messages", opened, len(row))
 				}
+				if b.HalfOpen() {
+					t.Fatal("half open after a failure")
+				}
 			}
-			_, open := b.Open()
+			since, open := b.Open()
+			if was && open && since != began || b.Holds(now) != (open && now.Sub(since) < cfg.Hold) {
+				t.Fatalf("open since %s, before since %s", since, began) // whatever happens meanwhile, an outage lasts from its opening
+			}
+			if b.HalfOpen() && (!open || b.Allowed(now) != 1) {
+				t.Fatal("a message waits though the app is ready")
+			}
 			if open != (was && len(row) > 0 || len(row) >= cfg.Failures) {
 				t.Fatalf("open %v after %d different messages", open, len(row))
 			}

@@ -206,3 +206,45 @@ func TestProbeBesideRetriesInPlace(t *testing.T) {
 	seq := w.publish("orders.new", "x")
 	eventually(t, func() bool { return len(w.app.of(seq)) == 1 }, text("the app to be tried"))
 }
+
+// An app whose ready path says that it is back counts as back, also when no message is left to try it with; one that fails the messages that
+// are left does not, whatever its path says.
+func TestBreakerWithNothingToTry(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 503, header: map[string]string{"Retry-After": "3600"}}))
+	w.app.setReady(200)
+	s := w.running(breaking(func(c *config.Consumer) { c.MaxDeliver = 0 }),
+		func(c *config.Config) { c.App.Ready.Path = "/ready" })
+	for range 3 {
+		w.publish("orders.new", "x")
+	}
+	s.waitMetric("sidecar_breaker_open", atLeast(1))
+	half := func() bool {
+		return len(s.log.lines("the breaker is half open: the app is ready, and the next message is tried alone")) == 1
+	}
+	eventually(t, half, text("the app to be asked whether it is ready"))
+	if detail := s.waitCheck("app", false); !strings.Contains(detail, "it waits for a message to try the app with") {
+		t.Errorf("readyz says %q while messages wait for their retry", detail)
+	}
+	w.app.setReady(500)
+	before := w.app.probed()
+	eventually(t, func() bool { return w.app.probed() >= before+2 }, text("the app is asked again"))
+	w.purge()
+	eventually(t, func() bool { return w.consumer(durable).NumAckPending == 0 }, text("nothing to wait for its retry"))
+	s.waitCheck("app", false)
+
+	w.app.setReady(200)
+	s.waitReady()
+	s.waitMetric("sidecar_breaker_open", func(v float64) bool { return v == 0 })
+	w.publish("orders.new", "x")
+	s.waitCheck("app", false) // it failed
+	w.app.on(always(reply{status: 200}))
+	if len(s.log.lines("the breaker is closed")) != 0 {
+		t.Error("it closed with no message that passed")
+	}
+	seq := w.publish("orders.new", "x")
+	eventually(t, func() bool { return len(w.app.of(seq)) == 1 && len(s.log.lines("the breaker is closed")) == 1 }, text("it closes"))
+	if n := len(s.log.lines("the breaker is open: the app fails message after message, pulling waits")); n != 1 {
+		t.Errorf("it opened %d times: hold began anew", n)
+	}
+}

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -24,13 +23,7 @@ func TestStreamPurgedUnderWay(t *testing.T) {
 				w.publish("orders.a", "before")
 			}
 			eventually(t, func() bool { return w.app.inFlight() == 2 && w.consumer(durable).NumAckPending == 4 }, text("two calls, and two that wait"))
-			w.try("purge", func(ctx context.Context) error {
-				st, err := w.js.Stream(ctx, stream)
-				if err != nil {
-					return err
-				}
-				return st.Purge(ctx)
-			})
+			w.purge()
 			w.published = nil
 			close(open)
 			for range 20 {

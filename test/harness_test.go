@@ -133,6 +133,18 @@ func (w *world) streamOf(cfg natsjs.StreamConfig) {
 	})
 }
 
+// purge takes all messages out of the stream.
+func (w *world) purge() {
+	w.t.Helper()
+	w.try("purge", func(ctx context.Context) error {
+		st, err := w.js.Stream(ctx, stream)
+		if err != nil {
+			return err
+		}
+		return st.Purge(ctx)
+	})
+}
+
 // dlqOf makes the DLQ stream by hand.
 func (w *world) dlqOf(change ...func(*natsjs.StreamConfig)) {
 	w.t.Helper()

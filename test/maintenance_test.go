@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -122,13 +121,7 @@ func TestPurgeInACluster(t *testing.T) {
 	w.app.on(always(reply{status: 200, delay: 5 * time.Millisecond}))
 	s := w.running(fewAtATime)
 	w.load("before", 40)
-	w.try("purge", func(ctx context.Context) error {
-		st, err := w.js.Stream(ctx, stream)
-		if err != nil {
-			return err
-		}
-		return st.Purge(ctx)
-	})
+	w.purge()
 	w.published = nil
 	w.load("after", 40)
 	w.waitDone()

@@ -13,17 +13,20 @@ type gate struct {
 	ready    func(context.Context) error                  // the app's ready probe; nil if it has none
 	onChange func(open bool, since time.Time, why string) // called when the breaker opens or closes
 	onAlone  func()                                       // called when a message comes that must be alone, when it enters, and when it leaves
+	onReady  func()                                       // called when the breaker is half open, for the first time since it opened
 
-	mu      sync.Mutex
-	breaker *policy.Breaker
-	inside  int           // requests at the app
-	alone   int           // messages that are at the app alone, or wait until they are: nobody else enters
-	aloneIn bool          // one of them is at the app
-	fresh   int           // at the gate with a message that was not tried before
-	waiting int           // who waits for changed
-	changed chan struct{} // closed when something changed
-	opening chan struct{} // closed when the breaker opens
-	why     string        // the failure that opened the breaker
+	mu        sync.Mutex
+	breaker   *policy.Breaker
+	inside    int           // requests at the app
+	alone     int           // messages that are at the app alone, or wait until they are: nobody else enters
+	aloneIn   bool          // one of them is at the app
+	fresh     int           // at the gate with a message that was not tried before
+	waiting   int           // messages that wait for changed
+	watched   bool          // watch waits for changed
+	toldReady bool          // onReady was called since the breaker opened
+	changed   chan struct{} // closed when something changed
+	opening   chan struct{} // closed when the breaker opens
+	why       string        // the failure that opened the breaker
 }
 
 func newGate(cfg policy.BreakerConfig, concurrency int) *gate {
@@ -112,6 +115,60 @@ func (g *gate) tryEnter(now time.Time, e entry) (wait time.Duration, changed <-c
 		wait = max(g.breaker.NextProbe().Sub(now), time.Millisecond)
 	}
 	return wait, g.changed, open
+}
+
+// watch asks the app whether it is ready while the breaker is open and there is no message to try it with, until ctx ends.
+func (g *gate) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait, changed := g.tryIdle(time.Now())
+		if changed == nil {
+			if g.ready(ctx) != nil {
+				g.postpone()
+			} else {
+				g.isReady()
+			}
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// tryIdle takes a place for a look at the app, and returns no channel; or it says how long to wait, and for what.
+func (g *gate) tryIdle(now time.Time) (wait time.Duration, changed <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.watched = false
+	wait = time.Hour // until something changes
+	if _, open := g.breaker.Open(); !open {
+		return wait, g.opening
+	}
+	if g.inside == 0 && g.waiting == 0 {
+		if wait = g.breaker.NextProbe().Sub(now); wait <= 0 {
+			g.inside++
+			return 0, nil
+		}
+	}
+	g.watched = true
+	return wait, g.changed
+}
+
+// isReady gives the place up again: the app is ready.
+func (g *gate) isReady() {
+	g.mu.Lock()
+	g.inside--
+	half := g.breaker.Ready(time.Now()) && !g.toldReady
+	g.toldReady = g.toldReady || half
+	g.tell()
+	g.mu.Unlock()
+	if half && g.onReady != nil {
+		g.onReady()
+	}
 }
 
 func (g *gate) stopWaiting() {
@@ -234,7 +291,7 @@ func (g *gate) judge(now time.Time, m uint64, d policy.Decision, why string) (ag
 // failed counts a failure of a message.
 func (g *gate) failed(now time.Time, m uint64, why string) {
 	if g.breaker.Failed(now, m, random()) {
-		g.why = why
+		g.why, g.toldReady = why, false
 		close(g.opening)
 		g.opening = make(chan struct{})
 	}
@@ -249,7 +306,7 @@ func limited(d policy.Decision) bool {
 }
 
 func (g *gate) tell() {
-	if g.waiting > 0 {
+	if g.waiting > 0 || g.watched {
 		close(g.changed)
 		g.changed = make(chan struct{})
 	}
@@ -261,6 +318,13 @@ func (g *gate) state() (open bool, since time.Time, why string) {
 	defer g.mu.Unlock()
 	since, open = g.breaker.Open()
 	return open, since, g.why
+}
+
+// halfOpen reports whether the app said that it is ready while there was no message to try it with.
+func (g *gate) halfOpen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.breaker.HalfOpen()
 }
 
 // idle reports whether no message is at the app or waits for it.

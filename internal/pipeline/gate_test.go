@@ -306,3 +306,73 @@ func TestGateEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// An app is asked whether it is ready as often as it would be tried, where there is nothing to try it with, and never beside a message.
+func TestGateAsksAnAppThatNothingComesFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		start := time.Now()
+		var mu sync.Mutex
+		var asked []time.Duration
+		var ready bool
+		var halves int
+		g.onReady = func() { mu.Lock(); halves++; mu.Unlock() }
+		g.ready = func(context.Context) error {
+			if g.idle() {
+				t.Error("asked without a place")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, time.Since(start))
+			if ready {
+				return nil
+			}
+			return errors.New("not yet")
+		}
+		after := func(d time.Duration) (all []time.Duration, half int) {
+			time.Sleep(d)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(asked), halves
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go g.watch(ctx)
+
+		all, half := after(20 * time.Second)
+		if n := len(all); n < 5 || n > 8 || all[0] < 750*time.Millisecond || all[n-1]-all[n-2] < 3*time.Second || half != 0 {
+			t.Fatalf("asked at %v, %d times half open", all, half)
+		}
+		mu.Lock()
+		ready = true
+		mu.Unlock()
+		if _, half := after(20 * time.Second); half != 1 || !g.halfOpen() {
+			t.Fatalf("half open %v, told %d times", g.halfOpen(), half)
+		}
+		came := time.Now()
+		mustEnter(t, g, false)
+		if time.Since(came) != 0 {
+			t.Errorf("a message waited for %s", time.Since(came))
+		}
+		before, _ := after(0)
+		if all, _ := after(time.Minute); len(all) != len(before) {
+			t.Error("asked while a message is at the app")
+		}
+		g.leave(3, failed, "503")
+		if open, since, _ := g.state(); !open || !since.Equal(start) {
+			t.Errorf("open %v since %s", open, since)
+		}
+		if g.halfOpen() {
+			t.Error("half open after a failure")
+		}
+		mustEnter(t, g, false)
+		g.leave(4, passed, "")
+		before, _ = after(0)
+		all, _ = after(time.Hour)
+		if open, _, _ := g.state(); open || len(all) != len(before) {
+			t.Errorf("open %v, asked %d times more", open, len(all)-len(before))
+		}
+	})
+}

@@ -98,7 +98,7 @@ func New(cfg Config, parts Parts) *Pipeline {
 	p.void = newVoidMarks(parts.Marks, parts.Log)
 	p.order = newOrder(cfg.Order, parts.Source)
 	p.gate = newGate(cfg.Breaker, cfg.Concurrency)
-	p.gate.ready, p.gate.onChange, p.gate.onAlone = parts.Ready, p.breakerChanged, p.aloneChanged
+	p.gate.ready, p.gate.onChange, p.gate.onAlone, p.gate.onReady = parts.Ready, p.breakerChanged, p.aloneChanged, p.breakerHalfOpen
 	if cfg.Adaptive {
 		p.places = newPlaces(cfg.Concurrency, parts.Log)
 	}
@@ -147,6 +147,11 @@ func (p *Pipeline) breakerChanged(open bool, since time.Time, why string) {
 	p.pull()
 }
 
+// breakerHalfOpen is told that the app is ready again, and that there is no message to try it with.
+func (p *Pipeline) breakerHalfOpen() {
+	p.Log.Info("the breaker is half open: the app is ready, and the next message is tried alone")
+}
+
 // Status is a snapshot for the health checks and metrics.
 func (p *Pipeline) Status() Status {
 	src := p.Source.Status()
@@ -158,7 +163,9 @@ func (p *Pipeline) Status() Status {
 	if p.places != nil {
 		s.ConcurrencyLimit = p.places.now()
 	}
-	if open, since, why := p.gate.state(); open {
+	// Half open, and with nothing that would try the app soon, is as good as closed.
+	nothing := src.Pending == 0 && src.AckPending == 0 && src.Moved == 0
+	if open, since, why := p.gate.state(); open && (!nothing || !p.gate.halfOpen()) {
 		s.BreakerOpen, s.BreakerSince, s.BreakerCause = true, since, why
 		s.BreakerDetail = fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
 		if p.gate.idle() {
@@ -196,6 +203,9 @@ func (p *Pipeline) Run(ctx context.Context) (unconfirmed int, err error) {
 	}
 	serving.Go(func() { p.rescue(serveCtx) })
 	serving.Go(func() { p.void.run(serveCtx) })
+	if p.gate.ready != nil {
+		serving.Go(func() { p.gate.watch(ctx) })
+	}
 	if p.Bucket != nil {
 		serving.Go(func() { p.memory.Run(serveCtx) })
 	}
