@@ -184,22 +184,28 @@ func TestTLS(t *testing.T) {
 	})
 }
 
+// notConnected sends a message over a network that takes 5 s for no connection.
+func notConnected(t *testing.T, n *network, c *Client) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := start(ctx, c, target(t, c, "POST"), message("x"))
+	time.Sleep(29 * time.Second)
+	synctest.Wait()
+	if got := n.dialCount(); got < 4 || got > 6 {
+		t.Errorf("%d connections in 29 s", got)
+	}
+	cancel()
+	if r := <-done; r.Kind != policy.HandedBack || r.Sent {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A handshake has 5 s, whatever the app's timeout, and none of it is an attempt.
 func TestHandshakeHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{accept: hang}
 		c := newClient(t, n, func(s *setup) { s.config.URL, s.config.Timeout = "https://app", time.Second })
-		ctx, cancel := context.WithCancel(t.Context())
-		done := start(ctx, c, target(t, c, "POST"), message("x"))
-		time.Sleep(29 * time.Second)
-		synctest.Wait()
-		if got := n.dialCount(); got < 4 || got > 6 {
-			t.Errorf("%d connections in 29 s", got)
-		}
-		cancel()
-		if r := <-done; r.Kind != policy.HandedBack || r.Sent {
-			t.Errorf("%+v", r)
-		}
+		notConnected(t, n, c)
 	})
 }
 
@@ -224,17 +230,7 @@ func TestConnectHangs(t *testing.T) {
 			return nil, true, ctx.Err()
 		}}
 		c := newClient(t, n, func(s *setup) { s.config.Timeout = time.Second })
-		ctx, cancel := context.WithCancel(t.Context())
-		done := start(ctx, c, target(t, c, "POST"), message("x"))
-		time.Sleep(29 * time.Second)
-		synctest.Wait()
-		if got := n.dialCount(); got < 4 || got > 6 {
-			t.Errorf("%d connections in 29 s", got)
-		}
-		cancel()
-		if r := <-done; r.Kind != policy.HandedBack || r.Sent {
-			t.Errorf("%+v", r)
-		}
+		notConnected(t, n, c)
 	})
 }
 

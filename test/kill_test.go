@@ -26,17 +26,23 @@ func mixed(c *call) reply {
 	return r
 }
 
+// publishMixed publishes 40 messages of each kind that mixed knows.
+func (w *world) publishMixed() {
+	w.t.Helper()
+	for range 40 {
+		for _, kind := range []string{"good", "bad", "flaky", "dead", "drop"} {
+			w.publish("orders."+kind, "x")
+		}
+	}
+}
+
 // A sidecar that is killed at any moment, again and again, loses nothing and dead-letters nothing twice.
 func TestKills(t *testing.T) {
 	for _, retention := range []natsjs.RetentionPolicy{natsjs.LimitsPolicy, natsjs.WorkQueuePolicy} {
 		t.Run(retention.String(), func(t *testing.T) {
 			w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = retention })
 			w.app.on(mixed)
-			for range 40 {
-				for _, kind := range []string{"good", "bad", "flaky", "dead", "drop"} {
-					w.publish("orders."+kind, "x")
-				}
-			}
+			w.publishMixed()
 			env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_MAX_DELIVER=4", "SIDECAR_CONSUMERS_0_CONCURRENCY=4",
 				"SIDECAR_CONSUMERS_0_PREFETCH=8", "SIDECAR_LOG_LEVEL=warn")
 			for kill := range 5 {

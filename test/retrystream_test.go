@@ -138,11 +138,7 @@ func TestKillsAroundTheRetryStream(t *testing.T) {
 		t.Run(retention.String(), func(t *testing.T) {
 			w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = retention })
 			w.app.on(mixed)
-			for range 40 {
-				for _, kind := range []string{"good", "bad", "flaky", "dead", "drop"} {
-					w.publish("orders."+kind, "x")
-				}
-			}
+			w.publishMixed()
 			env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_MAX_DELIVER=3", "SIDECAR_CONSUMERS_0_CONCURRENCY=4",
 				"SIDECAR_CONSUMERS_0_PREFETCH=4", "SIDECAR_LOG_LEVEL=warn", "SIDECAR_CONSUMERS_0_MAX_ACK_PENDING=16", "SIDECAR_CONSUMERS_0_DEDUPE_STORE=off",
 				"SIDECAR_CONSUMERS_0_RETRY_INITIAL=1100ms", "SIDECAR_CONSUMERS_0_RETRY_MAX=1500ms", "SIDECAR_CONSUMERS_0_RETRY_JITTER=0")

@@ -91,10 +91,15 @@ func (s *Server) replayEntry(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	s.one(w, r, func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error) {
+	s.one(w, r, s.replaying(o))
+}
+
+// replaying replays with these options.
+func (s *Server) replaying(o dlq.ReplayOptions) change {
+	return func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error) {
 		o.OnProgress = told
 		return s.changes.Replay(ctx, f, o)
-	})
+	}
 }
 
 // change removes or replays what a filter selects, and tells how far it is.
@@ -156,10 +161,7 @@ func (s *Server) postReplay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o.DryRun = request.DryRun
-	s.many(w, r, request.Selection, func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error) {
-		o.OnProgress = told
-		return s.changes.Replay(ctx, f, o)
-	})
+	s.many(w, r, request.Selection, s.replaying(o))
 }
 
 func (s *Server) postRemove(w http.ResponseWriter, r *http.Request) {

@@ -71,17 +71,22 @@ func (g *gate) enter(ctx context.Context, e entry) error {
 			}
 			continue
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-timer.C:
-		}
-		timer.Stop()
+		await(ctx, changed, wait)
 		g.stopWaiting()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+	}
+}
+
+// await waits for a change, or for so long, or for the end of ctx.
+func await(ctx context.Context, changed <-chan struct{}, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-timer.C:
 	}
 }
 
@@ -129,13 +134,7 @@ func (g *gate) watch(ctx context.Context) {
 			}
 			continue
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-timer.C:
-		}
-		timer.Stop()
+		await(ctx, changed, wait)
 	}
 }
 
