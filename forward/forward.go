@@ -12,13 +12,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/jetsidecar/jetsidecar/internal/certs"
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
@@ -74,9 +74,11 @@ func New(c Config, o Options) (*Client, error) {
 	if err != nil {
 		faults = append(faults, fmt.Errorf("url: %w", err))
 	}
-	roots, err := LoadCAs(c.CAFile)
-	if err != nil {
-		faults = append(faults, fmt.Errorf("ca_file: %w", err))
+	var roots *x509.CertPool // nil: the system's
+	if c.CAFile != "" {
+		if roots, err = certs.Pool(c.CAFile); err != nil {
+			faults = append(faults, fmt.Errorf("ca_file: %w", err))
+		}
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
@@ -207,20 +209,4 @@ func (c *Client) Close() {
 	}
 	c.transport.CloseIdleConnections()
 	c.probing.CloseIdleConnections()
-}
-
-// LoadCAs reads the certificates that the app's may be signed by; nil without a file: the system's.
-func LoadCAs(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil // the system's
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: no certificate in it", file)
-	}
-	return pool, nil
 }

@@ -199,17 +199,22 @@ func (p *proxy) freeze() {
 	p.frozen = make(chan struct{})
 }
 
+// behindProxy lets the source under test speak to the server through a proxy.
+func (b *bench) behindProxy() *proxy {
+	b.t.Helper()
+	p := newProxy(b.t, b.server.Addr().String())
+	conn, err := Dial(Config{URLs: []string{"nats://" + p.listener.Addr().String()}, Name: "test"}, quiet())
+	b.must(nil, err)
+	b.conn = conn
+	b.t.Cleanup(conn.Close)
+	return p
+}
+
 // With the network gone for a connection that the server takes for alive, messages are sent into nowhere. They stay leased
 // at the server until the ack wait; the bound counts them.
 func TestBoundOverHalfOpenConnection(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	p := newProxy(t, b.server.Addr().String())
-	conn, err := Dial(Config{URLs: []string{"nats://" + p.listener.Addr().String()}, Name: "test"}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.conn = conn
-	t.Cleanup(conn.Close)
+	p := b.behindProxy()
 	cfg := b.config()
 	cfg.AckWait, cfg.Concurrency, cfg.Prefetch = 30*time.Second, 8, 24
 	b.publish(20)
@@ -226,14 +231,14 @@ func TestBoundOverHalfOpenConnection(t *testing.T) {
 			coming, _ := b.source.expected()
 			return coming >= 3 && !b.source.suspect
 		})
-		b.must(nil, conn.nc.FlushTimeout(5*time.Second)) // they are there
+		b.must(nil, b.conn.nc.FlushTimeout(5*time.Second)) // they are there
 		p.freeze()
 		b.publish(3) // sent to the frozen connection
 		b.eventually("the server sent what it was asked for", func() bool { i := b.info(); return i.NumPending == 0 || i.NumWaiting == 0 })
-		if err := conn.nc.ForceReconnect(); err != nil {
+		if err := b.conn.nc.ForceReconnect(); err != nil {
 			t.Fatal(err)
 		}
-		b.eventually("it is connected again", func() bool { return conn.Connected() && b.source.Status().Bound })
+		b.eventually("it is connected again", func() bool { return b.conn.Connected() && b.source.Status().Bound })
 		b.publish(20)
 		var most atomic.Int64
 		for range 200 {
@@ -265,25 +270,19 @@ func (b *bench) drain() {
 // settled and kept alive right after the reconnect.
 func TestACutEndsTheLookUnderWay(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
-	p := newProxy(t, b.server.Addr().String())
-	conn, err := Dial(Config{URLs: []string{"nats://" + p.listener.Addr().String()}, Name: "test"}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.conn = conn
-	t.Cleanup(conn.Close)
+	p := b.behindProxy()
 	b.publish(1)
 	b.run(b.config())
 	m := b.next()
 	p.freeze()
 	looked := make(chan error, 1)
-	sent := conn.nc.Stats().OutMsgs
+	sent := b.conn.nc.Stats().OutMsgs
 	go func() {
-		_, err := conn.consumerInfo(b.ctx, "S", "d")
+		_, err := b.conn.consumerInfo(b.ctx, "S", "d")
 		looked <- err
 	}()
-	b.eventually("the look is under way", func() bool { return conn.nc.Stats().OutMsgs > sent })
-	b.must(nil, conn.nc.ForceReconnect())
+	b.eventually("the look is under way", func() bool { return b.conn.nc.Stats().OutMsgs > sent })
+	b.must(nil, b.conn.nc.ForceReconnect())
 	if err := <-looked; !errors.Is(err, ErrNotConnected) {
 		t.Errorf("the look ended so: %v", err)
 	}

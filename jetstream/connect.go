@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,8 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
+
+	"github.com/jetsidecar/jetsidecar/internal/certs"
 )
 
 const (
@@ -193,19 +194,6 @@ func nkeyOption(file string) (nats.Option, error) {
 	return opt, nil
 }
 
-// LoadCAs reads the certificates that a server's may be signed by.
-func LoadCAs(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: no certificate in it", file)
-	}
-	return pool, nil
-}
-
 func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
 	var opts []nats.Option
 	if cfg.HandshakeFirst {
@@ -216,7 +204,7 @@ func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cfg.ServerName}
 	if cfg.CAFile != "" {
-		roots, err := LoadCAs(cfg.CAFile)
+		roots, err := certs.Pool(cfg.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("nats.tls.ca_file: %w", err)
 		}

@@ -21,6 +21,19 @@ func (b *bench) ordered() ConsumerConfig {
 	return cfg
 }
 
+// inOrder acks what may be worked on, which comes in this order, and is all.
+func (b *bench) inOrder(first, last uint64) {
+	b.t.Helper()
+	for n := first; n <= last; n++ {
+		m := b.takeAll()
+		if m.Sequence != n {
+			b.t.Fatalf("%d came, and not %d", m.Sequence, n)
+		}
+		m.Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+}
+
 // takeAll is the next message that may be worked on.
 func (b *bench) takeAll() *Message {
 	b.t.Helper()
@@ -148,14 +161,7 @@ func TestNothingOvertakesAnother(t *testing.T) {
 		t.Fatalf("%d was offered", m.Sequence)
 	}
 	b.must(nil, theirs.DoubleAck(b.ctx))
-	for n := uint64(2); n <= 4; n++ {
-		m := b.takeAll()
-		if m.Sequence != n {
-			t.Fatalf("%d came, and not %d", m.Sequence, n)
-		}
-		m.Ack()
-	}
-	b.eventually("everything is acked", b.settled)
+	b.inOrder(2, 4)
 }
 
 // A verdict that another client sends late, over a message that is leased here by then, is not taken for one over a message that the other
@@ -342,14 +348,7 @@ func TestGatherForAFailingApp(t *testing.T) {
 	b.prepare = func(s *Source) { s.pulling = PullOne }
 	b.run(cfg)
 	b.source.Pull(PullOne)
-	for n := uint64(1); n <= 20; n++ {
-		m := b.takeAll()
-		if m.Sequence != n {
-			t.Fatalf("%d came, and not %d", m.Sequence, n)
-		}
-		m.Ack()
-	}
-	b.eventually("everything is acked", b.settled)
+	b.inOrder(1, 20)
 }
 
 // While messages are gathered for a failing app, no more are asked for than it can be tried with.

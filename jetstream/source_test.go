@@ -526,13 +526,7 @@ func TestWaitsForStreamAndDurable(t *testing.T) {
 	if err := b.js.DeleteStream(b.ctx, "S"); err != nil {
 		t.Fatal(err)
 	}
-	b.source = NewSource(b.conn, b.config(), quiet())
-	ctx, cancel := context.WithCancel(b.ctx)
-	var done sync.WaitGroup
-	done.Go(func() { _ = b.source.Run(ctx) })
-	defer done.Wait()
-	defer cancel()
-	b.source.Pull(PullAll)
+	b.begin(b.config())
 	b.eventually("it says what it waits for", func() bool { return b.source.Status().Detail == "looking up stream S: stream does not exist" })
 	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}}))
 	b.publish(1)
@@ -555,13 +549,7 @@ func TestRefusedDurable(t *testing.T) {
 			} else {
 				b.must(b.js.CreateConsumer(b.ctx, "S", cfg))
 			}
-			b.source = NewSource(b.conn, b.config(), quiet())
-			ctx, cancel := context.WithCancel(b.ctx)
-			var done sync.WaitGroup
-			done.Go(func() { _ = b.source.Run(ctx) })
-			defer done.Wait()
-			defer cancel()
-			b.source.Pull(PullAll)
+			b.begin(b.config())
 			b.eventually("it is refused", func() bool {
 				st := b.source.Status()
 				return !st.Bound && len(st.Detail) > 30

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jetsidecar/jetsidecar/internal/certs"
 )
 
 // checker collects what cannot work in a configuration that could be decoded.
@@ -227,6 +229,11 @@ func (c *checker) contents(path, name string, load func(file string) error) {
 	if err := load(name); err != nil {
 		c.fault(path, "does not hold what it should: %s", strings.TrimPrefix(err.Error(), name+": "))
 	}
+}
+
+func checkCAs(file string) error {
+	_, err := certs.Pool(file)
+	return err
 }
 
 func (c *checker) oneOf(path, value string, words []string) {

@@ -40,10 +40,7 @@ func (c *checker) app() {
 	if a.CAFile != "" && scheme != "https" && scheme != "" {
 		c.fault("app.ca_file", "is of use with an https app.url only")
 	}
-	c.contents("app.ca_file", a.CAFile, func(file string) error {
-		_, err := forward.LoadCAs(file)
-		return err
-	})
+	c.contents("app.ca_file", a.CAFile, checkCAs)
 	c.appHeaders(a, hasUser)
 	if !validHeaderValue(a.BearerToken) || strings.ContainsAny(a.BearerToken, " \t") {
 		c.fault("app.bearer_token", "holds blanks or control characters, which a token cannot")

@@ -23,10 +23,7 @@ func (c *checker) nats() {
 
 	c.contents("nats.creds_file", n.CredsFile, jetstream.CheckCreds)
 	c.contents("nats.nkey_seed_file", n.NkeySeedFile, jetstream.CheckNkeySeed)
-	c.contents("nats.tls.ca_file", n.TLS.CAFile, func(file string) error {
-		_, err := jetstream.LoadCAs(file)
-		return err
-	})
+	c.contents("nats.tls.ca_file", n.TLS.CAFile, checkCAs)
 	certThere := c.file("nats.tls.cert_file", n.TLS.CertFile)
 	if keyThere := c.file("nats.tls.key_file", n.TLS.KeyFile); certThere && keyThere {
 		if _, err := tls.LoadX509KeyPair(n.TLS.CertFile, n.TLS.KeyFile); err != nil {

@@ -64,6 +64,16 @@ func pastItsLimit(n uint64) *attempt {
 	return &attempt{message: &jetstream.Message{Sequence: n, Stored: created}, scope: dedupe.NewScope("S", created, "d")}
 }
 
+// markThree lets three messages be tried past their limit, and get their verdicts.
+func markThree(t *testing.T, p *Pipeline) {
+	t.Helper()
+	for n := range uint64(3) {
+		a := pastItsLimit(n)
+		p.mark(t.Context(), a)
+		p.unmark(a)
+	}
+}
+
 // However often a mark cannot be removed after a verdict, that alone is no crash loop.
 func TestMarksOfVerdictsAreNoCrashLoop(t *testing.T) {
 	f := &fakeMarks{counts: map[string]int{}, away: true}
@@ -105,11 +115,7 @@ func TestVoidMarksAreRemoved(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeMarks{counts: map[string]int{}, away: true}
 				p := marking(f)
-				for n := range uint64(3) {
-					a := pastItsLimit(n)
-					p.mark(t.Context(), a)
-					p.unmark(a)
-				}
+				markThree(t, p)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				var running sync.WaitGroup
 				running.Go(func() {
@@ -142,11 +148,7 @@ func TestVoidMarksThatMayNotBeRemovedEndAStop(t *testing.T) {
 		p := marking(f)
 		p.Marks = &deniedMarks{f}
 		p.void.marks = p.Marks
-		for n := range uint64(3) {
-			a := pastItsLimit(n)
-			p.mark(t.Context(), a)
-			p.unmark(a)
-		}
+		markThree(t, p)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begun := time.Now()
@@ -222,11 +224,7 @@ func TestMarksAreRemovedByTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeMarks{counts: map[string]int{}, away: true}
 		p := marking(f)
-		for n := range uint64(3) {
-			a := pastItsLimit(n)
-			p.mark(t.Context(), a)
-			p.unmark(a)
-		}
+		markThree(t, p)
 		slow := &slowMarks{fakeMarks: f, let: make(chan struct{})}
 		p.Marks, p.void.marks = slow, slow
 		f.setAway(false)
