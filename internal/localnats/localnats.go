@@ -126,6 +126,11 @@ func (s *Server) Reload(config string) error {
 	if err != nil {
 		return err
 	}
+	// The server reads its options without a lock when it makes a stream (stream.go, addStreamWithAssignmentAndMode). This takes the
+	// lock that it has let go of since, so that such a read is not beside the write for streams that are there.
+	if _, err := s.running.Jsz(&server.JSzOptions{Accounts: true, Streams: true}); err != nil {
+		return fmt.Errorf("look at the nats server's streams: %w", err)
+	}
 	if err := s.running.ReloadOptions(opts); err != nil {
 		return fmt.Errorf("reload the nats server: %w", err)
 	}
