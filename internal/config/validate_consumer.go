@@ -228,7 +228,7 @@ func (c *checker) dedupe(p string, one Consumer) {
 	if d.Store == "off" {
 		return
 	}
-	c.atLeast(p+".ttl", d.TTL, leastTTL, "the server keeps no key for less; store: off turns it off")
+	c.atLeast(p+".ttl", d.TTL, leastTTL, "a bucket keeps no key for less; store: off turns it off")
 	if d.Store == "kv" {
 		c.bucket(p, d)
 	}

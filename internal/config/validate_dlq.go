@@ -71,7 +71,7 @@ func (c *checker) dlqStream(path string, one Consumer, name string) {
 		}
 		return
 	}
-	if ownStream(name) || one.Dedupe.Store == "kv" && name == "KV_"+one.Dedupe.Bucket {
+	if ownStream(name) || slices.ContainsFunc(c.l.Consumers, func(other Consumer) bool { return other.Dedupe.Store == "kv" && name == "KV_"+other.Dedupe.Bucket }) {
 		c.fault(path, "makes %s, which is a stream of the sidecar's own", quote(name))
 		return
 	}

@@ -43,9 +43,12 @@ func (p *Pipeline) pastLimit(a *attempt) bool {
 // no evidence.
 func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	key := p.markKey(a)
+	void := p.void.of(key) // before they are counted: they may be removed meanwhile, and then say nothing either
 	there, err := p.Marks.Count(ctx, key)
-	a.marks = there
-	n := max(there-p.void.of(key), 0)
+	if a.marks = there; err != nil && !noMarks(err) {
+		a.marks = crashMarks // for all that is known
+	}
+	n := max(there-void, 0)
 	if err == nil && n >= crashMarks {
 		a.result.Error = "its processes died while it was tried alone"
 		a.decision = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonCrashLoop}
@@ -73,6 +76,9 @@ func (p *Pipeline) mark(ctx context.Context, a *attempt) bool {
 	a.result.Kind = policy.HandedBack
 	return false
 }
+
+// noMarks reports whether marks could not be counted because there are none, or the user has no business with them.
+func noMarks(err error) bool { return errors.Is(err, jetstream.ErrDenied) || jetstream.IsNoBucket(err) }
 
 // unmark removes the marks, if there may be any: there is a verdict, or the message is handed back. If it cannot now, they are void.
 func (p *Pipeline) unmark(a *attempt) {

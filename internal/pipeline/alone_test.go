@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
 	"github.com/jetsidecar/jetsidecar/policy"
@@ -81,7 +84,8 @@ func TestUnmarkOnlyWhatMayBeMarked(t *testing.T) {
 		marks    Marks
 		removals int
 	}{
-		"no bucket":           {&marks{fault: errors.New("no bucket")}, 0},
+		"no bucket":           {&marks{fault: fmt.Errorf("opening it: %w", natsjs.ErrBucketNotFound)}, 0},
+		"reading is refused":  {&marks{fault: jetstream.ErrDenied}, 0},
 		"writing is refused":  {&unwritten{err: jetstream.ErrDenied}, 0},
 		"writing fails":       {&unwritten{err: errors.New("no answer")}, 2},
 		"one more is refused": {&unwritten{marks: marks{n: 1}, err: jetstream.ErrDenied}, 1},

@@ -243,3 +243,59 @@ func TestMarksAreRemovedByTwo(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// countedMarks are marks that cannot be counted, or of which something becomes right after they were.
+type countedMarks struct {
+	*fakeMarks
+	fault error
+	after func()
+}
+
+func (c *countedMarks) Count(ctx context.Context, key string) (int, error) {
+	if c.fault != nil {
+		return 0, c.fault
+	}
+	n, err := c.fakeMarks.Count(ctx, key)
+	if c.after != nil {
+		c.after()
+	}
+	return n, err
+}
+
+// A verdict removes the marks of earlier processes also where they could not be counted before the try.
+func TestVerdictRemovesMarksThatWereNotCounted(t *testing.T) {
+	c := &countedMarks{fakeMarks: &fakeMarks{counts: map[string]int{}}}
+	start := func() *Pipeline { p := marking(c.fakeMarks); p.Marks = c; return p }
+	start().mark(t.Context(), pastItsLimit(1)) // dies
+	c.fault = errors.New("no answer")
+	p, a := start(), pastItsLimit(1)
+	if !p.mark(t.Context(), a) {
+		t.Fatal("it is not tried")
+	}
+	c.fault = nil
+	p.unmark(a)
+	start().mark(t.Context(), pastItsLimit(1)) // dies
+	b := pastItsLimit(1)
+	if !start().mark(t.Context(), b) {
+		t.Errorf("%+v with a verdict between two that died", b.decision)
+	}
+}
+
+// Void marks that are removed while they are counted are no evidence.
+func TestVoidMarksRemovedWhileTheyAreCounted(t *testing.T) {
+	f := &fakeMarks{counts: map[string]int{}}
+	marking(f).mark(t.Context(), pastItsLimit(1)) // dies
+	p := marking(f)
+	c := &countedMarks{fakeMarks: f}
+	p.Marks = c
+	f.setAway(true)
+	a := pastItsLimit(1)
+	p.mark(t.Context(), a)
+	p.unmark(a)
+	f.setAway(false)
+	c.after = func() { p.void.removeAll(t.Context(), f.Remove) }
+	b := pastItsLimit(1)
+	if !p.mark(t.Context(), b) {
+		t.Errorf("%+v after a verdict", b.decision)
+	}
+}
