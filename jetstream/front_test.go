@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 )
@@ -14,7 +15,14 @@ func (b *bench) front(change func(api string, m *nats.Msg) (answered bool)) {
 	b.must(nil, err)
 	b.t.Cleanup(conn.Close)
 	b.conn = conn
+	var passing sync.Mutex // held while a request is passed on
+	over := false
 	_, err = b.nc.Subscribe("front.>", func(m *nats.Msg) {
+		passing.Lock()
+		defer passing.Unlock()
+		if over {
+			return
+		}
 		api := strings.TrimPrefix(m.Subject, "front.")
 		if change(api, m) {
 			return
@@ -24,6 +32,11 @@ func (b *bench) front(change func(api string, m *nats.Msg) (answered bool)) {
 		}
 	})
 	b.must(nil, err)
+	b.t.Cleanup(func() { // before the connection closes
+		passing.Lock()
+		defer passing.Unlock()
+		over = true
+	})
 	b.must(nil, b.nc.Flush())
 }
 
