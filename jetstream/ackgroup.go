@@ -130,7 +130,9 @@ func (s *Source) confirmedOfGroup(number string, msg *nats.Msg) {
 		s.wake()
 		return
 	}
-	s.hears(time.Now())
+	now := time.Now()
+	s.hears(now)
+	s.confirmedAt = now
 	if g.missing--; g.missing > 0 {
 		return
 	}

@@ -61,6 +61,7 @@ func (i incarnation) same(as incarnation) bool {
 type binding struct {
 	incarnation
 	asked     time.Time // before the server was asked for it
+	took      time.Duration
 	info      *natsjs.ConsumerInfo
 	kept      int      // replicas of the stream
 	unmatched []string // filters that no subject of the stream matches
@@ -123,6 +124,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	}
 	asked := time.Now()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
+	took := time.Since(asked)
 	switch {
 	case err == nil && s.cfg.Manage == ManageUpdate:
 		info, err = s.update(ctx, info)
@@ -152,7 +154,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 		}
 	}
 	return &binding{
-		incarnation: incarnation{stream.Created, info.Created}, asked: asked, info: info, kept: stream.Config.Replicas,
+		incarnation: incarnation{stream.Created, info.Created}, asked: asked, took: took, info: info, kept: stream.Config.Replicas,
 		unmatched: unmatched(filters(info.Config), stream),
 	}, nil
 }

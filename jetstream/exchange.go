@@ -143,7 +143,7 @@ func (s *Source) complete(l *lane) {
 		if m != nil {
 			m.coveredBy = nil
 			s.covered--
-			s.unanswered = 0
+			s.unanswered, s.confirmedAt = 0, l.lastHeard
 			s.release(m)
 		}
 	}

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,10 +11,64 @@ import (
 // roundPrefix begins the last part of the subject by which a round of keeping leases alive is confirmed.
 const roundPrefix = "k."
 
-// roundMost is how long at least a round is given to be confirmed.
-const roundMost = 250 * time.Millisecond
+const (
+	// roundMost is how long at least a round is given to be confirmed.
+	roundMost = 250 * time.Millisecond
+	// mostRounds bounds how many rounds are remembered that are not confirmed.
+	mostRounds = 64
+)
 
 var inProgress = []byte("+WPI")
+
+// rounds are those of keeping leases alive that are not confirmed, the oldest one first.
+type rounds struct {
+	last   uint64 // the number of the last one that was sent
+	open   []round
+	answer time.Duration // how long answers take: it rises at once, and falls slowly
+}
+
+type round struct {
+	number uint64
+	sentAt time.Time
+	lost   bool // all that it said was said again since, or is to be
+}
+
+// overdue reports whether a round has waited for its answer for longer than patience.
+func (r *rounds) overdue(now time.Time, patience time.Duration) bool {
+	i := slices.IndexFunc(r.open, func(o round) bool { return !o.lost })
+	return i >= 0 && now.Sub(r.open[i].sentAt) >= patience
+}
+
+// lose marks all rounds: what they said is to be said again. An answer may come all the same.
+func (r *rounds) lose() {
+	for i := range r.open {
+		r.open[i].lost = true
+	}
+}
+
+func (r *rounds) sent(number uint64, now time.Time) {
+	if len(r.open) == mostRounds {
+		r.open = slices.Delete(r.open, 0, 1)
+	}
+	r.open = append(r.open, round{number: number, sentAt: now})
+}
+
+// answered is told of the answer to a round. It reports whether one before was not answered: answers come in the order of the rounds.
+func (r *rounds) answered(number uint64, now time.Time) (skipped bool) {
+	for i, o := range r.open {
+		if o.number > number {
+			break
+		}
+		skipped = skipped || o.number < number && !o.lost
+		if o.number == number {
+			took := now.Sub(o.sentAt)
+			r.answer = max(took, r.answer-(r.answer-took)/8)
+			r.open = slices.Delete(r.open, 0, i+1)
+			return skipped
+		}
+	}
+	return false
+}
 
 // keepAlive tells the server that leases are worked on, at a third of the ack wait. It settles nothing, so it need not be known for sure that the
 // durable is the one bound to.
@@ -22,7 +77,7 @@ var inProgress = []byte("+WPI")
 // then do they count as kept alive: over a connection that is dead on one side, or where the user may not ack, leases are lost, and that must be
 // known.
 func (s *Source) keepAlive(now time.Time) {
-	if s.roundOpen && now.Sub(s.roundAt) >= max(s.keepEvery()/2, roundMost) {
+	if s.rounds.overdue(now, s.roundPatience()) {
 		s.roundLost(now)
 	}
 	var last *Message
@@ -36,8 +91,7 @@ func (s *Source) keepAlive(now time.Time) {
 			continue
 		}
 		if last == nil {
-			s.round++
-			s.roundAt = now
+			s.rounds.last++
 		} else if s.conn.nc.Publish(last.reply, inProgress) != nil {
 			return
 		}
@@ -47,15 +101,24 @@ func (s *Source) keepAlive(now time.Time) {
 	if last == nil {
 		return
 	}
-	reply := s.ackInbox + roundPrefix + strconv.FormatUint(s.round, 10)
+	reply := s.ackInbox + roundPrefix + strconv.FormatUint(s.rounds.last, 10)
 	if s.conn.nc.PublishRequest(last.reply, reply, inProgress) == nil {
-		s.keepAll, s.roundOpen = false, true
+		s.keepAll = false
+		s.rounds.sent(s.rounds.last, now)
 	}
+}
+
+// roundPatience is how long a round is given to be confirmed: a sixth of the ack wait, or twice what answers take over a slow network, since
+// one that is said again too soon takes the place of the first. At half the ack wait it is time to say it again.
+func (s *Source) roundPatience() time.Duration {
+	third := s.keepEvery()
+	return max(third/2, roundMost, min(2*s.rounds.answer, 3*third/2))
 }
 
 // roundLost is told that a round was not confirmed: nobody leads the durable, or somebody else. It is said again now.
 func (s *Source) roundLost(now time.Time) {
-	s.roundOpen, s.keepAll = false, true
+	s.rounds.lose()
+	s.keepAll = true
 	s.unsettled()
 	s.askAnew(now, false)
 }
@@ -69,7 +132,7 @@ func (s *Source) keepEvery() time.Duration { return ackWait(s.bound.info.Config)
 
 // kept notes that the server is told of a lease. Where nothing is confirmed it is taken to have heard if something came from it lately.
 func (s *Source) kept(m *Message, now time.Time) {
-	m.keptAt, m.keptIn = now, s.round
+	m.keptAt, m.keptIn = now, s.rounds.last
 	if s.cfg.AckAsync && now.Sub(s.hearing.last) < min(silence, s.keepEvery()) {
 		m.touchedAt = now
 	}
@@ -93,8 +156,8 @@ func (s *Source) confirmedRound(text string, msg *nats.Msg) {
 	}
 	s.hears(now)
 	s.confirmedAt = now
-	if number == s.round {
-		s.roundOpen = false
+	if s.rounds.answered(number, now) {
+		s.roundLost(now)
 	}
 	// Those of one round stand together, before those of later ones; messages that just came are among them.
 	for m := s.touched.last(); m != nil && (m.keptIn == 0 || m.keptIn >= number); m = s.touched.before(m) {

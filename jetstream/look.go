@@ -107,11 +107,14 @@ func (s *Source) lookNow() {
 	}
 }
 
+// lookPatience is for how long a look is not taken for one that nobody heard.
+func (s *Source) lookPatience() time.Duration { return max(askAgain, 2*s.rounds.answer) }
+
 // askAnew has the durable looked at now, although it may be already: a question that nobody heard is not answered later, and an answer by who leads
 // it no more is old. One that was asked just now goes on, unless it is sure that it is in vain.
 func (s *Source) askAnew(now time.Time, sure bool) {
 	s.suspect, s.doubtedAt = true, now
-	if s.looks.underWay && (sure || now.Sub(s.looks.asked) >= askAgain) {
+	if s.looks.underWay && (sure || now.Sub(s.looks.asked) >= s.lookPatience()) {
 		s.looks.end()
 	}
 	select {
@@ -123,7 +126,7 @@ func (s *Source) askAnew(now time.Time, sure bool) {
 
 // hears is told that something came from the server. After a silence what was asked before may be lost.
 func (s *Source) hears(now time.Time) {
-	if s.looks.underWay && now.Sub(s.hearing.last) >= silence && now.Sub(s.looks.asked) >= askAgain {
+	if s.looks.underWay && now.Sub(s.hearing.last) >= silence && now.Sub(s.looks.asked) >= s.lookPatience() {
 		s.looks.end()
 	}
 	s.inTouch(now)

@@ -70,10 +70,8 @@ type Source struct {
 	heard        time.Time       // when something last came for a pull request
 	tooBig       int64           // a message did not fit this many free bytes
 	counting     time.Time       // when the count of the durable last told that: see continues
-	round        uint64          // of keeping leases alive, the last one
-	roundAt      time.Time       // and when it was
+	rounds       rounds          // of keeping leases alive
 	confirmedAt  time.Time       // when the server last confirmed something
-	roundOpen    bool            // it is not confirmed yet
 	keepAll      bool            // all leases are kept alive now: what was sent for them may be lost
 	evidence     time.Time       // when the durable was last known to be the one bound to: when it was asked
 	suspect      bool            // the durable may have been made anew: look before anything else is done
@@ -519,7 +517,9 @@ func (s *Source) tend(now time.Time) {
 func (s *Source) open(b *binding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bound, s.rebind, s.refused, s.suspect, s.roundOpen = b, "", "", false, false
+	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
+	s.rounds.lose()
+	s.rounds.answer = b.took
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence, s.counting = b.asked, time.Time{}
 	s.hearing = hearing{last: b.asked}
@@ -616,7 +616,7 @@ func (s *Source) connectionChanged(connected bool) {
 		for m := range s.settling {
 			m.sentAt = time.Time{} // send it again
 		}
-		s.roundOpen = false
+		s.rounds.lose()
 		clear(s.groups) // of what they were to confirm all is sent again
 		s.keepAll = true
 		s.askAnew(time.Now(), false)
