@@ -27,10 +27,17 @@ type fakeWire struct {
 	cut     bool
 	cutAt   time.Time
 	stalled bool
-	flowing time.Time // since when it is not
+	flowing time.Time     // since when it is not
+	slow    time.Duration // how long each way takes
 	conn    net.Conn
-	out     chan []byte
+	out     chan parcel
 	subs    map[string]string // subject by sid
+}
+
+// parcel is what is on its way.
+type parcel struct {
+	data   []byte
+	sentAt time.Time
 }
 
 // stallStep is how exactly the end of a stall is noticed.
@@ -69,8 +76,8 @@ func (w *fakeWire) Dial(string, string) (net.Conn, error) {
 		close(w.out) // of the one before, which the client ended
 	}
 	client, server := net.Pipe()
-	w.conn, w.out, w.subs = server, make(chan []byte, 10000), map[string]string{}
-	w.out <- []byte("INFO {\"server_id\":\"model\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n")
+	w.conn, w.out, w.subs = server, make(chan parcel, 10000), map[string]string{}
+	w.put([]byte("INFO {\"server_id\":\"model\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n"))
 	go w.write(server, w.out)
 	go w.read(server)
 	return client, nil
@@ -118,19 +125,39 @@ func (w *fakeWire) flows() {
 	}
 }
 
-func (w *fakeWire) write(conn net.Conn, out <-chan []byte) {
-	for b := range out {
+// slowDown has each way take so long from now on.
+func (w *fakeWire) slowDown(each time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slow = each
+}
+
+// travels waits until what was sent arrives.
+func (w *fakeWire) travels(sentAt time.Time) {
+	w.mu.Lock()
+	slow := w.slow
+	w.mu.Unlock()
+	time.Sleep(slow - time.Since(sentAt))
+}
+
+func (w *fakeWire) write(conn net.Conn, out <-chan parcel) {
+	for p := range out {
 		w.flows()
-		if _, err := conn.Write(b); err != nil {
+		w.travels(p.sentAt)
+		if _, err := conn.Write(p.data); err != nil {
 			return
 		}
 	}
 }
 
+// put sends something to the client. The caller holds mu.
+func (w *fakeWire) put(data []byte) { w.out <- parcel{data: data, sentAt: time.Now()} }
+
 // command is one that the client sent.
 type command struct {
-	words []string
-	body  []byte
+	words  []string
+	body   []byte
+	sentAt time.Time
 }
 
 // read takes what the client sends off the pipe at once, also while the way is stalled: a client that blocks on a write holds a lock, and with
@@ -145,7 +172,7 @@ func (w *fakeWire) read(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		c := command{words: strings.Fields(line)}
+		c := command{words: strings.Fields(line), sentAt: time.Now()}
 		if len(c.words) == 0 {
 			continue
 		}
@@ -165,6 +192,7 @@ func (w *fakeWire) read(conn net.Conn) {
 func (w *fakeWire) obey(conn net.Conn, commands <-chan command) {
 	for c := range commands {
 		w.flows()
+		w.travels(c.sentAt)
 		if !w.isAt(conn) {
 			continue
 		}
@@ -215,9 +243,9 @@ func (w *fakeWire) deliverTo(inbox, subject, reply, header string, body []byte) 
 			continue
 		}
 		if header == "" {
-			w.out <- fmt.Appendf(nil, "MSG %s %s %s %d\r\n%s\r\n", subject, sid, reply, len(body), body)
+			w.put(fmt.Appendf(nil, "MSG %s %s %s %d\r\n%s\r\n", subject, sid, reply, len(body), body))
 		} else {
-			w.out <- fmt.Appendf(nil, "HMSG %s %s %s %d %d\r\n%s%s\r\n", subject, sid, reply, len(header), len(header)+len(body), header, body)
+			w.put(fmt.Appendf(nil, "HMSG %s %s %s %d %d\r\n%s%s\r\n", subject, sid, reply, len(header), len(header)+len(body), header, body))
 		}
 		return true
 	}
@@ -228,7 +256,7 @@ func (w *fakeWire) send(b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.out != nil {
-		w.out <- b
+		w.put(b)
 	}
 }
 
