@@ -70,7 +70,7 @@ func (r *run) settleIn(ctx context.Context, stream string, missing map[origin]re
 		r.report.Gone--
 		r.report.Done--
 		r.mu.Unlock()
-		r.note(Outcome{Entry: one.entry(), Result: Failed, NewSeq: e.Seq, Reason: e.Reason, Status: e.Status, Why: e.Error})
+		r.note(Outcome{Entry: one.entry(), Result: Failed, NewStream: stream, NewSeq: e.Seq, Reason: e.Reason, Status: e.Status, Why: e.Error})
 	}
 	return nil
 }

@@ -50,12 +50,13 @@ type Progress struct {
 
 // Outcome is what became of one entry.
 type Outcome struct {
-	Entry  *Entry `json:"entry"`
-	Result Result `json:"result"`
-	NewSeq uint64 `json:"new_seq,omitempty"` // of the new entry, where it failed again
-	Reason string `json:"reason,omitempty"`  // of the new entry
-	Status int    `json:"status,omitempty"`  // the app's answer
-	Why    string `json:"why,omitempty"`     // why it failed or was kept; of an app that gave no reason, the start of its answer
+	Entry     *Entry `json:"entry"`
+	Result    Result `json:"result"`
+	NewStream string `json:"new_dlq_stream,omitempty"` // of the new entry, where it failed again: the one that its consumer has now
+	NewSeq    uint64 `json:"new_seq,omitempty"`        // there
+	Reason    string `json:"reason,omitempty"`         // of the new entry
+	Status    int    `json:"status,omitempty"`         // the app's answer
+	Why       string `json:"why,omitempty"`            // why it failed or was kept; of an app that gave no reason, the start of its answer
 
 	answer bool // Why is the start of the app's answer
 }

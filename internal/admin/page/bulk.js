@@ -141,5 +141,5 @@ function failures(all) {
       h('td', {}, count(f.count)),
       h('td', {}, visible(f.consumer)),
       h('td', {}, visible([f.result, f.reason, f.status || '', f.why].filter(Boolean).join(' · '))),
-      h('td', {}, `#${f.example}`))))));
+      h('td', {}, visible(f.dlq_stream), ` #${f.example}`))))));
 }
