@@ -79,9 +79,10 @@ const (
 // Report is what came of a removal or a replay.
 type Report struct {
 	Progress
-	Gone        int       `json:"gone"`        // somebody else removed them meanwhile, or replayed them with success
-	Interrupted bool      `json:"interrupted"` // it was stopped before it was through
-	Failures    []Failure `json:"failures"`    // what is still in the DLQ and why, the most frequent first
+	Gone        int       `json:"gone"`                // somebody else removed them meanwhile, or replayed them with success
+	Unsettled   int       `json:"unsettled,omitempty"` // of Gone those that may have failed again in another replay: that took too long to look
+	Interrupted bool      `json:"interrupted"`         // it was stopped before it was through
+	Failures    []Failure `json:"failures"`            // what is still in the DLQ and why, the most frequent first
 	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.
 	UpTo []Cursor `json:"up_to,omitzero"`
 }

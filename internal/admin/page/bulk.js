@@ -109,6 +109,7 @@ class Run {
       p.failed > 0 && `${count(p.failed)} failed again`,
       p.kept > 0 && `${count(p.kept)} kept`,
       p.gone > 0 && `${count(p.gone)} gone meanwhile`,
+      p.unsettled > 0 && `${count(p.unsettled)} of them perhaps failed again (it took too long to look)`,
     ].filter(Boolean).join(', ');
   }
 
