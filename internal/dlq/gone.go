@@ -51,13 +51,12 @@ func (r *run) settleWithin(ctx, look context.Context) error {
 	places := r.places()
 	for i, p := range places {
 		err := r.settleIn(look, p)
-		switch {
-		case err == nil:
-		case look.Err() != nil || stopped(ctx):
-			r.report.Unsettled = unsettled(places[i:])
-			return nil
-		default:
+		if err != nil && look.Err() == nil && !stopped(ctx) {
 			return fmt.Errorf("looking what became of entries that are gone: %w", err)
+		}
+		if err != nil {
+			r.report.Unsettled = unsettled(places[i:])
+			break
 		}
 	}
 	return nil
