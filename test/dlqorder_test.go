@@ -135,8 +135,8 @@ func TestPagesOverSeveralDLQStreams(t *testing.T) {
 			t.Errorf("pages of %d, newest first: %v", limit, got)
 		}
 	}
-	if code := s.admin.ask(t, "GET", "/api/dlq?after=AUX_DLQ:2", "", nil); code != 400 {
-		t.Errorf("a cursor of one stream alone: %d", code)
+	if code := s.admin.ask(t, "GET", "/api/dlq?after=OTHER_DLQ:2", "", nil); code != 400 {
+		t.Errorf("a cursor of another stream: %d", code)
 	}
 	tool := w.dlqWith(nil, "list", "--json", "--admin", string(s.admin), "--limit", "12")
 	if got := messagesOf(lines[listed](t, tool.out)); !slices.Equal(got, fromTo(1, 12)) {

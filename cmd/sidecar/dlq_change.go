@@ -197,6 +197,7 @@ func writeReport(w io.Writer, style terminal.Style, r *dlq.Report, done string) 
 		}
 	}
 	more(r.Gone, "gone already")
+	more(r.Unsettled, "of them perhaps failed again in another replay: it took too long to look")
 	more(r.Failed, "failed again")
 	more(r.Kept, "left as they were")
 	more(r.Selected-r.Done-r.Failed-r.Kept, "not tried")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
+	"github.com/jetsidecar/jetsidecar/internal/terminal"
 )
 
 // A sequence alone names an entry in each of several DLQ streams: nothing is done with any of them.
@@ -71,5 +72,15 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		if code != exitFailed || !strings.Contains(stderr.String(), "no space") {
 			t.Errorf("%s: exit %d, %s", args, code, stderr.String())
 		}
+	}
+}
+
+// The report says of how many entries that are gone it is not known what became of them.
+func TestReportOfWhatIsNotKnown(t *testing.T) {
+	var out strings.Builder
+	writeReport(&out, terminal.Style{}, &dlq.Report{Progress: dlq.Progress{Selected: 9, Done: 9}, Gone: 5, Unsettled: 3}, "replayed")
+	want := "4 of 9 entries replayed, 5 gone already, 3 of them perhaps failed again in another replay: it took too long to look\n"
+	if out.String() != want {
+		t.Errorf("%q", out.String())
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // oldest are the first entries of a filter, and if there are more than its limit, where the next page begins: in each of the DLQ streams
-// after what was brought of it. What was left out after them is left to the next page.
+// after what was brought of it. One of which nothing was brought yet is not named. What was left out after them is left to the next page.
 func (s *Server) oldest(ctx context.Context, f dlq.Filter, streams []string) (found []*dlq.Entry, next dlq.Position, passed dlq.Passed, err error) {
 	var now dlq.Passed
 	limit := f.Limit
@@ -31,12 +31,13 @@ func (s *Server) oldest(ctx context.Context, f dlq.Filter, streams []string) (fo
 		seq, _ := f.After.Of(name)
 		next = append(next, dlq.Cursor{Stream: name, Seq: seq})
 	}
-	return found, along(next, found), passed, nil
+	next = slices.DeleteFunc(along(next, found), func(c dlq.Cursor) bool { return c.Seq == 0 })
+	return found, next, passed, nil
 }
 
 // newest are the last entries of a filter, the latest first, and if there are more than its limit, where the next page begins: in each of
-// the DLQ streams before what was brought of it, so that what is stored meanwhile is on no later page. All entries are read for it, and
-// as many as the limit are kept.
+// the DLQ streams before what was brought of it, so that what is stored meanwhile is on no later page. One that has nothing more is not named,
+// and nothing of it is brought then. All entries are read for it, and as many as the limit are kept.
 func (s *Server) newest(ctx context.Context, f dlq.Filter, streams []string) (found []*dlq.Entry, next dlq.Position, passed dlq.Passed, err error) {
 	limit := f.Limit
 	if len(f.After) > 0 {
@@ -62,7 +63,9 @@ func (s *Server) newest(ctx context.Context, f dlq.Filter, streams []string) (fo
 	}
 	found = found[:limit]
 	for _, name := range streams {
-		next = append(next, dlq.Cursor{Stream: name, Seq: seen[name] + 1})
+		if seq, ok := seen[name]; ok {
+			next = append(next, dlq.Cursor{Stream: name, Seq: seq + 1})
+		}
 	}
 	return found, along(next, found), passed, nil
 }

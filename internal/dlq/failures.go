@@ -31,7 +31,8 @@ func (a *Failures) Add(o Outcome) bool {
 	if f == nil {
 		f = &Failure{}
 		*f = key
-		f.Stream, f.Example = o.Entry.DLQStream, max(o.NewSeq, o.Entry.Seq)
+		at := o.there()
+		f.Stream, f.Example = at.Stream, at.Seq
 		f.Why = cmp.Or(key.Why, o.Why)
 		if a.of == nil {
 			a.of = map[Failure]*Failure{}
@@ -40,6 +41,14 @@ func (a *Failures) Add(o Outcome) bool {
 	}
 	f.Count++
 	return true
+}
+
+// there is where the entry is, or the new one instead.
+func (o *Outcome) there() Cursor {
+	if o.NewSeq == 0 {
+		return o.Entry.Cursor()
+	}
+	return Cursor{o.NewStream, o.NewSeq}
 }
 
 // List are the causes so far, the most frequent first.

@@ -47,9 +47,9 @@ func (s *Service) read(ctx context.Context, f *Filter, r *reading) iter.Seq2[*En
 			yield(nil, err)
 			return
 		}
-		all := merge(sources)
+		all := merge(sources, &r.passed)
 		if len(sources) == 1 || !r.byTime && f.Limit == 0 {
-			all = oneByOne(sources)
+			all = oneByOne(sources, &r.passed)
 		}
 		n := 0
 		brought := map[string]uint64{}
@@ -85,26 +85,28 @@ func (s *Service) sources(ctx context.Context, f *Filter, r *reading) (all []*so
 		if err != nil {
 			return nil, err
 		}
-		l := &lister{s: s, f: f, r: r, stream: name, state: state, read: len(r.upTo)}
-		r.upTo = append(r.upTo, Cursor{name, min(f.upTo(name), state.Last)})
 		after, _ := f.After.Of(name)
-		all = append(all, &source{
-			name: name, least: state.FirstTime, after: after,
-			open: func(after uint64) iter.Seq2[*Entry, error] { return l.entries(ctx, after) },
-		})
+		src := &source{name: name, least: state.FirstTime, after: after}
+		l := &lister{s: s, f: f, r: r, passed: &src.left, stream: name, state: state, read: len(r.upTo)}
+		src.open = func(after uint64) iter.Seq2[*Entry, error] { return l.entries(ctx, after) }
+		r.upTo = append(r.upTo, Cursor{name, min(f.upTo(name), state.Last)})
+		all = append(all, src)
 	}
 	return all, nil
 }
 
-// oneByOne brings the entries of one source after the other.
-func oneByOne(sources []*source) iter.Seq2[*Entry, error] {
+// oneByOne brings the entries of one source after the other, and counts what was left out as merge does.
+func oneByOne(sources []*source, passed *Passed) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		for _, src := range sources {
 			for e, err := range src.open(src.after) {
+				passed.Add(&src.left)
+				src.left = Passed{}
 				if !yield(e, err) || err != nil {
 					return
 				}
 			}
+			passed.Add(&src.left)
 		}
 	}
 }

@@ -15,6 +15,7 @@ type lister struct {
 	s      *Service
 	f      *Filter
 	r      *reading
+	passed *Passed // what is left out is added to it
 	stream string
 	state  jetstream.StreamState
 	read   int    // its place in r.upTo
@@ -43,7 +44,7 @@ func (l *lister) entries(ctx context.Context, after uint64) iter.Seq2[*Entry, er
 				case !l.s.scope.covers(l.f, e):
 					if e.Seq > l.other { // else it was counted before the stream was opened again
 						l.other = e.Seq
-						l.r.passed.other(l.s.scope, e)
+						l.passed.other(l.s.scope, e)
 					}
 				case !yield(e, nil):
 					return false
@@ -89,7 +90,7 @@ func (l *lister) look(m *jetstream.Stored, first, last uint64) (*Entry, bool) {
 	}
 	e, ok := parse(l.stream, m)
 	if !ok && m.Seq > l.seen && m.Seq >= first && m.Seq <= last {
-		l.r.passed.Foreign++
+		l.passed.Foreign++
 	}
 	l.seen = max(l.seen, m.Seq)
 	return e, ok

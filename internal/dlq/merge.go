@@ -18,8 +18,10 @@ type source struct {
 	// least is a time before which the next entry was not stored: that of the entry before, or of the first message of the stream.
 	least time.Time
 	after uint64 // sequence of the last entry that was read
+	left  Passed // what the reader left out since that entry
 
 	head   *Entry // the next entry; nil: it is not read yet
+	passed Passed // what was left out before the head, or at the end
 	next   func() (*Entry, error, bool)
 	close  func() // nil: it is not open
 	pulled int    // how many entries were brought when it was read last
@@ -27,8 +29,10 @@ type source struct {
 }
 
 // merge brings the entries of all sources by the time they were stored, and of the same time by the name of the stream; those of one
-// source in its own order. A source is opened when an entry of it can be the next. What is read of a source ahead is one entry.
-func merge(sources []*source) iter.Seq2[*Entry, error] {
+// source in its own order. A source is opened when an entry of it can be the next. What is read of a source ahead is one entry. What was
+// left out is added to passed with the entry of its source that comes after it, or when all have ended: so one page counts it, however the
+// entries are cut into pages.
+func merge(sources []*source, passed *Passed) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		defer func() {
 			for _, s := range sources {
@@ -38,6 +42,9 @@ func merge(sources []*source) iter.Seq2[*Entry, error] {
 		for brought := 0; ; {
 			s := first(sources)
 			if s == nil {
+				for _, s := range sources {
+					passed.Add(&s.passed)
+				}
 				return
 			}
 			if s.head == nil {
@@ -49,6 +56,7 @@ func merge(sources []*source) iter.Seq2[*Entry, error] {
 			}
 			e := s.head
 			s.head = nil
+			passed.Add(&s.passed)
 			if brought++; !yield(e, nil) {
 				return
 			}
@@ -79,6 +87,7 @@ func (s *source) pull(brought int) error {
 	if err != nil {
 		return err
 	}
+	s.passed, s.left = s.left, Passed{}
 	if !ok {
 		s.ended = true
 		s.park()

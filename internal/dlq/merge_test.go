@@ -62,7 +62,7 @@ func TestMergeIsByTime(t *testing.T) {
 		stopAt := rapid.IntRange(0, total).Draw(t, "stop at")
 		var all []*Entry
 		next := map[string]uint64{}
-		for e, err := range merge(m.sources()) {
+		for e, err := range merge(m.sources(), &Passed{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestMergeHoldsNoIdleReader(t *testing.T) {
 	// S0 is read through; S1 has an entry at the start and one at the end; S2 begins at the end.
 	m := &madeUp{times: [][]int{long, {0, 4 * idleMost}, {5 * idleMost}}}
 	n := 0
-	for e, err := range merge(m.sources()) {
+	for e, err := range merge(m.sources(), &Passed{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestMergeEndsWithAnError(t *testing.T) {
 	}}
 	n := 0
 	var last error
-	for _, err := range merge(append(m.sources(), bad)) {
+	for _, err := range merge(append(m.sources(), bad), &Passed{}) {
 		n, last = n+1, err
 	}
 	if n != 2 || !errors.Is(last, broken) || m.open != 0 {

@@ -11,8 +11,8 @@ import (
 // ErrPosition means that a Position does not belong to what is selected.
 var ErrPosition = errors.New("not the cursor of a page of this selection")
 
-// Position is a place in a List: how far each DLQ stream was brought; 0: nothing of it. Its text, also in JSON, is STREAM:SEQ for each
-// stream with points between, which the name of a stream never has. The zero Position is the beginning.
+// Position is a place in a List: how far each DLQ stream was brought; of one that is not named, as with 0, nothing. Its text, also in JSON, is
+// STREAM:SEQ for each stream with points between, which the name of a stream never has. The zero Position is the beginning.
 type Position []Cursor
 
 // String is the position's text; empty for the beginning.
@@ -55,14 +55,12 @@ func (p Position) Of(stream string) (seq uint64, ok bool) {
 	return p[i].Seq, true
 }
 
-// Check returns ErrPosition if a position, unless it is the beginning, does not say how far each of the DLQ streams was brought.
+// Check returns ErrPosition if a position, unless it is the beginning, names none of the DLQ streams.
 func (p Position) Check(streams []string) error {
-	for _, name := range streams {
-		if _, ok := p.Of(name); !ok && len(p) > 0 {
-			return fmt.Errorf("after: %w: it does not name DLQ stream %s", ErrPosition, name)
-		}
+	if len(p) == 0 || slices.ContainsFunc(p, func(c Cursor) bool { return slices.Contains(streams, c.Stream) }) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("after: %w: it names none of its DLQ streams, which are %s", ErrPosition, orNone(streams))
 }
 
 // MarshalJSON writes the position's text.

@@ -50,12 +50,13 @@ type Progress struct {
 
 // Outcome is what became of one entry.
 type Outcome struct {
-	Entry  *Entry `json:"entry"`
-	Result Result `json:"result"`
-	NewSeq uint64 `json:"new_seq,omitempty"` // of the new entry, where it failed again
-	Reason string `json:"reason,omitempty"`  // of the new entry
-	Status int    `json:"status,omitempty"`  // the app's answer
-	Why    string `json:"why,omitempty"`     // why it failed or was kept; of an app that gave no reason, the start of its answer
+	Entry     *Entry `json:"entry"`
+	Result    Result `json:"result"`
+	NewStream string `json:"new_dlq_stream,omitempty"` // of the new entry, where it failed again: the one that its consumer has now
+	NewSeq    uint64 `json:"new_seq,omitempty"`        // there
+	Reason    string `json:"reason,omitempty"`         // of the new entry
+	Status    int    `json:"status,omitempty"`         // the app's answer
+	Why       string `json:"why,omitempty"`            // why it failed or was kept; of an app that gave no reason, the start of its answer
 
 	answer bool // Why is the start of the app's answer
 }
@@ -78,9 +79,10 @@ const (
 // Report is what came of a removal or a replay.
 type Report struct {
 	Progress
-	Gone        int       `json:"gone"`        // somebody else removed them meanwhile, or replayed them with success
-	Interrupted bool      `json:"interrupted"` // it was stopped before it was through
-	Failures    []Failure `json:"failures"`    // what is still in the DLQ and why, the most frequent first
+	Gone        int       `json:"gone"`                // somebody else removed them meanwhile, or replayed them with success
+	Unsettled   int       `json:"unsettled,omitempty"` // of Gone those that may have failed again in another replay: that took too long to look
+	Interrupted bool      `json:"interrupted"`         // it was stopped before it was through
+	Failures    []Failure `json:"failures"`            // what is still in the DLQ and why, the most frequent first
 	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.
 	UpTo []Cursor `json:"up_to,omitzero"`
 }

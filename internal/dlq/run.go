@@ -25,7 +25,7 @@ type run struct {
 	mu       sync.Mutex
 	report   Report
 	failures Failures
-	vanished []ref // of those in report.Gone
+	vanished []*vanished // of those in report.Gone
 }
 
 func (s *Service) newRun(selected int, onProgress func(Progress)) *run {

@@ -60,6 +60,9 @@ func (l *Letter) Unnamed(consumer string) error {
 
 // Add counts what another reading left out.
 func (p *Passed) Add(o *Passed) {
+	if o.Foreign == 0 && o.Others == 0 {
+		return
+	}
 	p.Foreign += o.Foreign
 	p.Others += o.Others
 	p.OtherConsumers = append(slices.Clone(p.OtherConsumers), o.OtherConsumers...)

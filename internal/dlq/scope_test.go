@@ -58,7 +58,7 @@ func TestScope(t *testing.T) {
 		{"other filters count for them too", Filter{Reason: "max_age"}, nil, Passed{Foreign: 1}},
 		{"in bounds", Filter{First: 2, Last: 4}, []uint64{2}, Passed{Others: 2, OtherConsumers: []string{"v"}}},
 		{"a configured one", Filter{Consumer: "w"}, []uint64{1, 2}, Passed{Foreign: 1, Others: 1}},
-		{"another one", Filter{Consumer: "v"}, []uint64{4, 5}, Passed{}},
+		{"another one", Filter{Consumer: "v"}, []uint64{4, 5}, Passed{Foreign: 1}},
 		{"one of them", Filter{First: 4, Last: 4}, nil, Passed{Others: 1, OtherConsumers: []string{"v"}}},
 		{"one of another stream", Filter{First: 3, Last: 3, Consumer: "w"}, []uint64{3}, Passed{}},
 	} {
@@ -137,5 +137,28 @@ func TestScopeOfLongSubjects(t *testing.T) {
 	}
 	if got := b.selected(s, Filter{Consumer: "v"}); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("the other consumer has %v", got)
+	}
+}
+
+// A consumer that is not in the configuration can have another dlq.subject below the subjects of the DLQ stream. So can one of the same
+// name of another stream, whose entries are selected by their sequence.
+func TestScopeWithAnotherTemplate(t *testing.T) {
+	b := newBench(t, 1)
+	b.put("dlq.O.all.o.a", "O", "x", 7)
+	b.put("dlq.O.all.o.a", "P", "w", 7)
+	s := b.service(nil)
+	for _, c := range []struct {
+		filter Filter
+		want   []uint64
+	}{
+		{Filter{Consumer: "x"}, []uint64{2}},
+		{Filter{Consumer: "x", Subject: "o.*"}, []uint64{2}},
+		{Filter{Consumer: "x", First: 2, Last: 2}, []uint64{2}},
+		{Filter{Consumer: "w", First: 3, Last: 3}, []uint64{3}},
+		{Filter{Consumer: "w"}, []uint64{1}},
+	} {
+		if got := b.selected(s, c.filter); !slices.Equal(got, c.want) {
+			t.Errorf("%+v selects %v, want %v", c.filter, got, c.want)
+		}
 	}
 }

@@ -102,16 +102,27 @@ func (b *bench) must(err error) {
 // service is one of the services on the DLQ, with a connection of its own. what the app accepted is told to remember.
 func (b *bench) service(remember func(*jetstream.Message)) *Service {
 	b.t.Helper()
+	c := consumerOf("O", "w", "{stream}_DLQ", "dlq.{stream}.{consumer}.{subject}")
+	c.Remember = remember
+	return b.serviceOf(c)
+}
+
+func consumerOf(stream, durable, dlqStream, subject string) Consumer {
+	return Consumer{
+		Stream: stream, Durable: durable, Manage: jetstream.ManageCreate,
+		DLQ: jetstream.DeadLetterConfig{Enabled: true, Stream: dlqStream, Subject: subject},
+	}
+}
+
+func (b *bench) serviceOf(consumers ...Consumer) *Service {
+	b.t.Helper()
 	conn, err := jetstream.Dial(jetstream.Config{URLs: []string{b.url}}, slog.New(slog.DiscardHandler))
 	b.must(err)
 	b.t.Cleanup(conn.Close)
 	if found := conn.AwaitConnection(b.t.Context(), 20*time.Second); found.Level != jetstream.OK {
 		b.t.Fatal(found)
 	}
-	return New(Options{Conn: conn, App: b.app, Consumers: []Consumer{{
-		Stream: "O", Durable: "w", Manage: jetstream.ManageCreate, Remember: remember,
-		DLQ: jetstream.DeadLetterConfig{Enabled: true, Stream: "{stream}_DLQ", Subject: "dlq.{stream}.{consumer}.{subject}"},
-	}}})
+	return New(Options{Conn: conn, App: b.app, Consumers: consumers})
 }
 
 // left are the sequences of O whose entries are there.

@@ -8,9 +8,11 @@ import (
 )
 
 // subjects are the subjects of a DLQ stream under which the filter's entries can be, for the server to look at nothing else; none
-// where that cannot be said. They never overlap. stream are the subjects that the DLQ stream has.
+// where that cannot be said: the templates are those of the configured consumers, and another one's entries need not follow them. They never
+// overlap. stream are the subjects that the DLQ stream has.
 func (s *Service) subjects(f *Filter, dlqStream string, stream []string) []string {
-	if f.Consumer == "" && f.Subject == "" {
+	switch {
+	case f.Consumer == "" && f.Subject == "", f.Consumer != "" && !s.scope.names[f.Consumer], f.explicit():
 		return nil
 	}
 	var known, wanted []string

@@ -85,23 +85,24 @@ func (r *replay) toApp(ctx context.Context, l *Letter) (*Outcome, error) {
 	return r.again(context.WithoutCancel(ctx), c, l, m, result, reason), nil
 }
 
-// again stores an entry with the new cause.
+// again stores an entry with the new cause, in the DLQ stream that its consumer has now: that need not be the one it was read from.
 func (r *replay) again(ctx context.Context, c *Consumer, l *Letter, m *jetstream.Message, result forward.Result, reason policy.Reason) *Outcome {
 	text := result.Error
 	if text == "" {
 		text = result.Reason
 	}
-	seq, _, err := r.dead[c].PutAt(ctx, jetstream.DeadLetter{
+	dead := r.dead[c]
+	seq, _, err := dead.PutAt(ctx, jetstream.DeadLetter{
 		Message: m, Deliveries: m.Delivered, Reason: string(reason), Status: result.Status, Error: text,
 		Response: result.Response, FailedAt: time.Now(),
 	})
 	if err != nil {
 		return left(result.Status, fmt.Errorf("the app failed it again, and the new cause could not be stored: %w", err))
 	}
-	if slices.ContainsFunc(l.parts, func(p part) bool { return p.seq == seq }) {
+	if dead.Stream() == l.DLQStream && slices.ContainsFunc(l.parts, func(p part) bool { return p.seq == seq }) {
 		return left(result.Status, errors.New("the app failed it again, and the new entry cannot be told from this one"))
 	}
-	o := &Outcome{Result: Failed, NewSeq: seq, Reason: string(reason), Status: result.Status, Why: text}
+	o := &Outcome{Result: Failed, NewStream: dead.Stream(), NewSeq: seq, Reason: string(reason), Status: result.Status, Why: text}
 	if text == "" {
 		o.Why, o.answer = startOf(result.Response), true
 	}

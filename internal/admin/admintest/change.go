@@ -64,7 +64,7 @@ func (s *Letters) Replay(ctx context.Context, f dlq.Filter, o dlq.ReplayOptions)
 		if out.Result == dlq.Failed {
 			again := *l
 			again.Reason, again.Status, again.Error, again.Replays = out.Reason, out.Status, out.Why, l.Replays+1
-			out.NewSeq = s.Add(again)
+			out.NewStream, out.NewSeq = l.DLQStream, s.Add(again)
 		}
 		return out
 	})

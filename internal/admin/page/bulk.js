@@ -109,6 +109,7 @@ class Run {
       p.failed > 0 && `${count(p.failed)} failed again`,
       p.kept > 0 && `${count(p.kept)} kept`,
       p.gone > 0 && `${count(p.gone)} gone meanwhile`,
+      p.unsettled > 0 && `${count(p.unsettled)} of them perhaps failed again (it took too long to look)`,
     ].filter(Boolean).join(', ');
   }
 
@@ -141,5 +142,5 @@ function failures(all) {
       h('td', {}, count(f.count)),
       h('td', {}, visible(f.consumer)),
       h('td', {}, visible([f.result, f.reason, f.status || '', f.why].filter(Boolean).join(' · '))),
-      h('td', {}, `#${f.example}`))))));
+      h('td', {}, visible(f.dlq_stream), ` #${f.example}`))))));
 }
