@@ -32,7 +32,7 @@ func (r *remote) Replay(ctx context.Context, f dlq.Filter, o dlq.ReplayOptions) 
 func (r *remote) change(ctx context.Context, what string, body map[string]any, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
 	nothing := &dlq.Report{Failures: []dlq.Failure{}}
 	body["dry_run"] = true
-	dry, err := r.post(ctx, what, body, nil)
+	dry, err := r.post(ctx, what, body, 0, nil)
 	switch {
 	case err != nil:
 		return nothing, err
@@ -48,7 +48,7 @@ func (r *remote) change(ctx context.Context, what string, body map[string]any, c
 		}
 	}
 	body["dry_run"], body["up_to"] = false, dry.UpTo
-	return r.post(ctx, what, body, told)
+	return r.post(ctx, what, body, dry.Selected, told)
 }
 
 // remoteLine is one line of the answer to a change.
@@ -59,9 +59,9 @@ type remoteLine struct {
 	Error    string        `json:"error"`
 }
 
-// post has something changed. When ctx ends the sidecar stops after what is in work; then, and if the sidecar goes away, the report is
-// what it said last.
-func (r *remote) post(ctx context.Context, what string, body map[string]any, told func(dlq.Progress)) (*dlq.Report, error) {
+// post has something changed that n entries are selected for. When ctx ends the sidecar stops after what is in work; then, and if the sidecar
+// goes away, the report is what it said last, and it may have done more: the report is partial.
+func (r *remote) post(ctx context.Context, what string, body map[string]any, n int, told func(dlq.Progress)) (*dlq.Report, error) {
 	report := &dlq.Report{Failures: []dlq.Failure{}}
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -71,11 +71,15 @@ func (r *remote) post(ctx context.Context, what string, body map[string]any, tol
 	defer cancel(nil)
 	resp, err := r.send(asked, http.MethodPost, nil, bytes.NewReader(text), "api", "dlq", what)
 	if err != nil {
+		if ctx.Err() != nil {
+			report.Selected, report.Partial = n, n > 0
+		}
 		return interrupted(ctx, report, err)
 	}
 	defer resp.Body.Close()
 	silence := time.AfterFunc(remoteSilence, func() { cancel(errors.New("the sidecar fell silent")) })
 	defer silence.Stop()
+	report.Selected, report.Partial = n, n > 0
 	for lines := json.NewDecoder(resp.Body); ; {
 		var l remoteLine
 		if err := lines.Decode(&l); err != nil {
@@ -95,6 +99,7 @@ func (r *remote) post(ctx context.Context, what string, body map[string]any, tol
 		case l.Report != nil:
 			return l.Report, nil
 		case l.Error != "":
+			report.Partial = false // it is the last word
 			return report, errors.New(l.Error)
 		case l.Progress != nil && l.Progress.Selected > 0:
 			report.Progress = *l.Progress
