@@ -88,7 +88,7 @@ func (r *remote) post(ctx context.Context, what string, body map[string]any, n i
 			} else if errors.Is(err, io.EOF) {
 				err = errors.New("the sidecar ended its answer without a report")
 			} else if !badJSON(err) {
-				err = fmt.Errorf("the sidecar at %s went away: run it again, it continues (%w)", r.base.Redacted(), err)
+				err = fmt.Errorf("the sidecar at %s went away: run it again, it continues (%w)", r.base, err)
 			}
 			return interrupted(ctx, report, err)
 		}

@@ -143,3 +143,29 @@ func TestRemoteThatIsLeft(t *testing.T) {
 		}
 	}
 }
+
+// User and password inside the URL are for a proxy before the sidecar, and are shown nowhere.
+func TestRemoteURLWithAUser(t *testing.T) {
+	status := http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "alice" || password != "hush" {
+			t.Errorf("asked as %q, %q", user, password)
+		}
+		w.WriteHeader(status)
+		fmt.Fprint(w, `{"streams":["D"],"entries":[]}`)
+	}))
+	defer s.Close()
+	address := strings.Replace(s.URL, "//", "//alice:hush@", 1)
+	for _, status = range []int{http.StatusOK, http.StatusUnauthorized, http.StatusTeapot, http.StatusFound} {
+		code, out, stderr := tool(nil, "dlq", "list", "--admin", address)
+		if (code == exitOK) != (status == http.StatusOK) || strings.Contains(out+stderr, "alice") || strings.Contains(out+stderr, "hush") {
+			t.Errorf("%d: exit %d\n%s%s", status, code, out, stderr)
+		}
+	}
+	s.Close()
+	for _, address := range []string{address, "http://alice:hush@127.0.0.1:1x", "ftp://alice:hush@x", "http://alice:hush@nowhere.invalid"} {
+		if code, out, stderr := tool(nil, "dlq", "list", "--admin", address); code == exitOK || strings.Contains(out+stderr, "alice") || strings.Contains(out+stderr, "hush") {
+			t.Errorf("exit %d\n%s%s", code, out, stderr)
+		}
+	}
+}
