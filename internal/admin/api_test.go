@@ -619,8 +619,11 @@ func TestMaxReplays(t *testing.T) {
 	seq := w.letters.Add(dlq.Letter{Entry: dlq.Entry{Stream: "S", Consumer: "c", Reason: "rejected", Replays: 100}})
 	one := fmt.Sprintf("/api/dlq/ORDERS_DLQ/%d/replay", seq)
 	for _, body := range []string{"", "{}", `{"max_replays": 100}`} {
-		var o dlq.Outcome
-		if w.ask("POST", one, body, 200, "Outcome", &o); o.Result != dlq.Kept {
+		var o struct {
+			dlq.Outcome
+			Error string
+		}
+		if w.ask("POST", one, body, 409, "Outcome", &o); o.Result != dlq.Kept || o.Error != "it was replayed 100 times already" || o.Why != o.Error {
 			t.Errorf("%s: %+v", body, o)
 		}
 	}

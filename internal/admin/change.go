@@ -105,6 +105,12 @@ func (s *Server) replaying(o dlq.ReplayOptions) change {
 // change removes or replays what a filter selects, and tells how far it is.
 type change func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error)
 
+// keptAnswer is the answer where the entry was left as it was.
+type keptAnswer struct {
+	Error string `json:"error"`
+	*dlq.Outcome
+}
+
 // one does it with the entry that the path names, and answers with what became of it.
 func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
 	stream, seq, ok := s.named(w, r)
@@ -139,6 +145,8 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
 	_ = control.SetWriteDeadline(time.Now().Add(sendTimeout))
 	s.changed(stream)
 	switch {
+	case last != nil && last.Result == dlq.Kept:
+		s.answer(w, http.StatusConflict, keptAnswer{last.Why, last})
 	case last != nil:
 		s.answer(w, http.StatusOK, last)
 	case err != nil:
