@@ -29,6 +29,7 @@ type remote struct {
 	token   string
 	client  *http.Client
 	streams []string
+	leave   time.Duration // how long a change that was stopped here is waited for
 }
 
 // remoteURL reads the URL of an admin listener; without a scheme it is http.
@@ -47,7 +48,7 @@ func remoteURL(address string) (*url.URL, error) {
 func dialRemote(ctx context.Context, base *url.URL, token string) (*remote, error) {
 	shown := *base
 	shown.User = nil
-	r := &remote{base: &shown, user: base.User, token: token, client: &http.Client{
+	r := &remote{base: &shown, user: base.User, token: token, leave: remoteLeave, client: &http.Client{
 		Transport:     &http.Transport{Proxy: nil, DialContext: dialAsking, ResponseHeaderTimeout: remoteAnswer},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this one
 	}}
@@ -188,8 +189,16 @@ func (r *remote) send(ctx context.Context, method string, q url.Values, body io.
 	if json.Unmarshal(text, &fault) != nil || fault.Error == "" {
 		fault.Error = "is there a sidecar's admin listener?"
 	}
-	return nil, fmt.Errorf("%s answered %s: %s", r.base, resp.Status, fault.Error)
+	return nil, &refusedError{resp.StatusCode, fmt.Sprintf("%s answered %s: %s", r.base, resp.Status, fault.Error)}
 }
+
+// refusedError is an answer that is no success.
+type refusedError struct {
+	status int
+	text   string
+}
+
+func (e *refusedError) Error() string { return e.text }
 
 // parameters is a filter as the API takes it: in text.
 func parameters(f dlq.Filter) url.Values {
