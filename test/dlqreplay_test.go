@@ -494,6 +494,38 @@ func TestReplayInterrupted(t *testing.T) {
 	w.eachOnce(20)
 }
 
+// SIGINT to a tool that has a sidecar do it stops the sidecar after what is in work, and the report has all that it did.
+func TestRemoteReplayInterrupted(t *testing.T) {
+	w := newWorld(t)
+	s := w.running(func(c *config.Config) { c.Admin.Token = "secret" })
+	w.bury(200)
+	third := make(chan struct{})
+	w.app.on(func(c *call) reply {
+		if c.seq == 3 {
+			return reply{status: 200, gate: third}
+		}
+		return reply{status: 200}
+	})
+	cmd := w.dlqCommand(w.environment(), "replay", "--rate", "100", "--yes", "--json", "--token", "secret", "--admin", string(s.admin))
+	out, log := &logLines{}, &logLines{}
+	cmd.Stdout, cmd.Stderr = out, log
+	w.must(cmd.Start())
+	eventually(t, func() bool { return w.app.count() == 3 }, text("the third call"))
+	w.must(cmd.Process.Signal(syscall.SIGINT))
+	eventually(t, func() bool { return strings.Contains(log.String(), "stopping after what is in work") }, text("the answer"))
+	close(third)
+	_ = cmd.Wait()
+	var report struct {
+		Selected, Done       int
+		Interrupted, Partial bool
+	}
+	w.must(json.Unmarshal([]byte(out.String()), &report))
+	left := len(w.dead())
+	if report.Selected != 200 || report.Partial || report.Done < 3 || report.Done+left != 200 || report.Interrupted != (left > 0) {
+		t.Errorf("%+v, %d left\n%s", report, left, log)
+	}
+}
+
 // A stop before anything was done says so, and not what became of a request that nobody waits for any more.
 func TestInterruptedBeforeItBegins(t *testing.T) {
 	w := newWorld(t)
