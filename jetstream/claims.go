@@ -329,7 +329,8 @@ func (k *Claims) answered(ctx context.Context, request func(context.Context) err
 	once := func() error {
 		within, cancel := k.conn.bounded(ctx, apiTimeout)
 		defer cancel()
-		err := request(within)
+		subject := "$KV." + StateBucket + "." + k.key
+		err := k.conn.permitted(within, request, subject, k.conn.prefix+subject)
 		if err != nil && (isAway(err) || errors.Is(context.Cause(within), ErrNotConnected)) {
 			return ErrNotConnected
 		}

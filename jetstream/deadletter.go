@@ -336,7 +336,11 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) (seq uint64, e
 	}
 	ctx, cancel := d.conn.bounded(ctx, putTimeout)
 	defer cancel()
-	ack, err := d.conn.js.PublishMsg(ctx, msg)
+	var ack *natsjs.PubAck
+	err = d.conn.permitted(ctx, func(ctx context.Context) (err error) {
+		ack, err = d.conn.js.PublishMsg(ctx, msg)
+		return err
+	}, msg.Subject)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
 		return 0, fmt.Errorf("%w: %w", ErrNotConnected, ErrUnsure)

@@ -44,11 +44,24 @@ const (
 )
 
 // entries makes the messages that store a dead letter within limit bytes: one, or two parts. What does not fit is left
-// out in this order: the response, the error, original headers from the largest on.
+// out in this order: the response, the error, original headers from the largest on; and the original id if not even parts fit with it.
 func (d *DeadLetters) entries(dl DeadLetter, limit int) ([]*nats.Msg, int, error) {
+	own := d.cause(dl, ReplaysOf(dl.Message.Header))
+	msgs, dropped, err := d.entriesWith(dl, own, limit)
+	if id := own[HeaderMsgID]; err != nil && id != "" {
+		delete(own, HeaderMsgID)
+		msgs, dropped, err = d.entriesWith(dl, own, limit)
+		dropped++
+	}
+	return msgs, dropped, err
+}
+
+func (d *DeadLetters) entriesWith(dl DeadLetter, own map[string]string, limit int) ([]*nats.Msg, int, error) {
 	replays := ReplaysOf(dl.Message.Header)
 	original, dropped := originals(dl.Message)
-	own := d.cause(dl, replays)
+	if id := msgID(dl.Message); !survives(id) {
+		dropped++
+	}
 	subject := d.subject(dl.Message.Subject)
 	build := func(body []byte, part string, original []header) *nats.Msg {
 		msg := &nats.Msg{Subject: subject, Data: body, Header: make(nats.Header, len(own)+len(original)+2)}
@@ -125,13 +138,26 @@ func (d *DeadLetters) cause(dl DeadLetter, replays int) map[string]string {
 	if text := oneLine(string(dl.Response), maxText); text != "" {
 		h[HeaderResponse] = text
 	}
-	if id := m.Header[natsjs.MsgIDHeader]; len(id) > 0 && id[0] != "" {
-		h[HeaderMsgID] = oneLine(id[0], maxText)
+	if id := msgID(m); id != "" && survives(id) {
+		h[HeaderMsgID] = id // as it is: what a replay is known by is made of it
 	}
 	if replays > 0 {
 		h[HeaderReplays] = strconv.Itoa(replays)
 	}
 	return h
+}
+
+// msgID is the id that a message was published with; empty if there is none.
+func msgID(m *Message) string {
+	if id := m.Header[natsjs.MsgIDHeader]; len(id) > 0 {
+		return id[0]
+	}
+	return ""
+}
+
+// survives reports whether a header value is read as it was published: nats.go writes line breaks as blanks, and reads none at the start.
+func survives(value string) bool {
+	return !strings.ContainsAny(value, "\r\n") && strings.TrimLeft(value, " \t") == value
 }
 
 // subject is where an entry is stored. An original subject too long for it is replaced by a hash; Dlq-Subject has it whole.

@@ -50,6 +50,33 @@ func TestEntryHeaders(t *testing.T) {
 	}
 }
 
+// The original id is in an entry as it was, or not at all: on a replay the app tells the message by it.
+func TestEntryHasTheIDAsItWas(t *testing.T) {
+	long := strings.Repeat("i", 60000)
+	for _, c := range []struct {
+		id             string
+		limit, dropped int
+		kept           bool
+	}{
+		{"order-1", 1 << 20, 0, true},
+		{"id\x1b[31m \u00a0", 1 << 20, 0, true},
+		{"id\xff", 1 << 20, 0, true},
+		{strings.Repeat("i", 1500), 1 << 20, 0, true},
+		{long, 1 << 20, 0, true},
+		{long, 50000, 1, false},
+		{"a\rb", 1 << 20, 1, false},
+	} {
+		msgs, dropped, err := testLetters(nil).entries(letter([]byte("body"), map[string][]string{"Nats-Msg-Id": {c.id}, "X-A": {"1"}}), c.limit)
+		if err != nil || len(msgs) != 1 || dropped != c.dropped || msgs[0].Header.Get("X-A") != "1" {
+			t.Errorf("%.20q: %d entries, %d dropped, %v", c.id, len(msgs), dropped, err)
+			continue
+		}
+		if got, ok := msgs[0].Header[HeaderMsgID]; ok != c.kept || ok && got[0] != c.id {
+			t.Errorf("%.20q is %.20q", c.id, got)
+		}
+	}
+}
+
 // What does not fit is left out in order: response, error, original headers from the largest on; then the body is halved.
 func TestEntryFits(t *testing.T) {
 	big := strings.Repeat("h", 30000)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -27,20 +26,7 @@ func TestMarksThatAreDenied(t *testing.T) {
 	for _, subject := range []string{"$KV.>", "$JS.API.STREAM.INFO.KV_sidecar-state"} {
 		t.Run(subject, func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
-			opts := *b.opts
-			opts.Port, opts.StoreDir = -1, t.TempDir()
-			opts.NoAuthUser = "all"
-			opts.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "u", Password: "p", Permissions: &server.Permissions{
-				Publish: &server.SubjectPermission{Deny: []string{subject}},
-			}}}
-			s := startServer(t, &opts)
-			t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-			b.connect(s.ClientURL())
-			b.must(b.js.CreateKeyValue(b.ctx, natsjs.KeyValueConfig{Bucket: StateBucket}))
-			conn, err := Dial(Config{URLs: []string{s.ClientURL()}, User: "u", Password: "p"}, quiet())
-			b.must(conn, err)
-			t.Cleanup(conn.Close)
-			b.eventually("a connection", conn.Connected)
+			conn := b.denied(subject)
 			k := NewMarks(conn, ConsumerConfig{Stream: "S", Manage: ManageNone})
 			if err := k.Set(b.ctx, "a", 1); !errors.Is(err, ErrDenied) {
 				t.Errorf("writing: %v", err)

@@ -54,7 +54,11 @@ func (c *Conn) Republish(ctx context.Context, stream, subject, id string, header
 	msg.Header[natsjs.MsgIDHeader] = []string{id}
 	within, cancel := c.bounded(ctx, putTimeout)
 	defer cancel()
-	ack, err := c.js.PublishMsg(within, msg)
+	var ack *natsjs.PubAck
+	err = c.permitted(within, func(ctx context.Context) (err error) {
+		ack, err = c.js.PublishMsg(ctx, msg)
+		return err
+	}, subject)
 	switch {
 	case err != nil && (isAway(err) || errors.Is(context.Cause(within), ErrNotConnected)):
 		return ErrNotConnected

@@ -87,19 +87,22 @@ func (c *Conn) stored(ctx context.Context, stream string, request map[string]any
 	return s, nil
 }
 
-// RemoveStored removes a message from a stream, and reports whether it was there.
+// RemoveStored removes a message from a stream, and reports whether it was there. It is ErrDenied if the user may not.
 func (c *Conn) RemoveStored(ctx context.Context, stream string, seq uint64) (was bool, err error) {
 	var answer struct {
 		Success bool `json:"success"`
 	}
-	err = c.api(ctx, "STREAM.MSG.DELETE."+stream, []byte(`{"seq":`+strconv.FormatUint(seq, 10)+`,"no_erase":true}`), &answer)
+	subject := "STREAM.MSG.DELETE." + stream
+	err = c.permitted(ctx, func(ctx context.Context) error {
+		return c.api(ctx, subject, []byte(`{"seq":`+strconv.FormatUint(seq, 10)+`,"no_erase":true}`), &answer)
+	}, c.prefix+subject)
 	switch {
 	case isMessageNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, apiError(fmt.Sprintf("removing message %d of stream %s", seq, stream), err)
+		return false, apiError("removing a message of stream "+stream, err)
 	case !answer.Success:
-		return false, fmt.Errorf("removing message %d of stream %s: the server did not", seq, stream)
+		return false, fmt.Errorf("removing a message of stream %s: the server did not", stream)
 	}
 	return true, nil
 }

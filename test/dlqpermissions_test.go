@@ -44,3 +44,26 @@ func TestDLQPermissions(t *testing.T) {
 		t.Errorf("%v", es)
 	}
 }
+
+// Who lacks a permission that every entry needs is told which, once, and the run ends there.
+func TestDLQPermissionThatIsMissing(t *testing.T) {
+	for _, c := range []struct{ deny, args, out, err string }{
+		{"$JS.API.STREAM.MSG.DELETE.>", "rm --yes", "0 of 20 entries removed, 20 not tried", "the user may not publish to $JS.API.STREAM.MSG.DELETE.ORDERS_DLQ"},
+		{"dlq.>", "replay --yes", "0 of 20 entries replayed, 1 left as they were, 19 not tried", "the user may not publish to dlq.ORDERS.worker.orders."},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			w := newWorldOn(t, localnats.Options{Config: `
+				no_auth_user: test
+				authorization { users = [{user: "test", password: "test"}, {user: "tool", password: "tool", permissions: {publish: {deny: "` + c.deny + `"}}}] }`})
+			w.bury(20)
+			w.app.on(always(reply{status: 400}))
+			s := w.dlqWith(w.environment("SIDECAR_NATS_USER=tool", "SIDECAR_NATS_PASSWORD=tool"), strings.Fields(c.args)...)
+			if s.code != 1 || !strings.Contains(s.out, c.out) || strings.Count(s.err, "sidecar dlq ") != 1 || !strings.Contains(s.err, c.err) {
+				t.Errorf("%s: %+v", c.args, s)
+			}
+			if n := len(w.dead()); n != 20 {
+				t.Errorf("%s: %d entries are left", c.args, n)
+			}
+		})
+	}
+}

@@ -30,11 +30,15 @@ func TestReplayIsTheSameRequest(t *testing.T) {
 	seqs := []uint64{
 		w.publish("orders.eu.new", `{"a":1}`, "Nats-Msg-Id: id-1", "X-Many: one", "X-Many: two", "x-many: three", "traceparent: 00-ab", "Content-Type: application/json"),
 		w.publish("orders.us", ""),
+		w.publish("orders.us", "x", "Nats-Msg-Id: id\x1b[31m"), // which HTTP cannot carry
+		w.publish("orders.us", "x", "Nats-Msg-Id: id-2 "),      // which HTTP cuts
+		w.publish("orders.us", "x", "Nats-Msg-Id: \u00a0"+strings.Repeat("i", 1500)),
+		w.publish("orders.us", "x", "Nats-Msg-Id: id\xff"),
 	}
 	env := []string{"SIDECAR_CONSUMERS_0_PATH=/orders", "SIDECAR_CONSUMERS_0_METHOD=PUT", "SIDECAR_APP_HEADERS=X-Fixed=yes"}
 	w.running(consumer(func(c *config.Consumer) { c.Path, c.Method = "/orders", "PUT" }), func(c *config.Config) { c.App.Headers = map[string]string{"X-Fixed": "yes"} })
 	w.balance()
-	if s := w.dlqWith(w.environment(env...), "replay", "--yes"); s.code != 0 || !strings.Contains(s.out, "2 of 2 entries replayed") || len(w.dead()) != 0 {
+	if s := w.dlqWith(w.environment(env...), "replay", "--yes"); s.code != 0 || !strings.Contains(s.out, "6 of 6 entries replayed") || len(w.dead()) != 0 {
 		t.Fatalf("%+v", s)
 	}
 	for _, seq := range seqs {
@@ -108,8 +112,9 @@ func TestReplayThatFailsAgain(t *testing.T) {
 // A replay that the app accepts is remembered as any answer: a later duplicate is acked without a call.
 func TestReplayIsRemembered(t *testing.T) {
 	w := newWorld(t, func(c *natsjs.StreamConfig) { c.Duplicates = 100 * time.Millisecond })
+	id := "id\x1b" + strings.Repeat("1", 1500)
 	w.app.on(always(reply{status: 422}))
-	w.publish("orders.a", "x", "Nats-Msg-Id: id-1")
+	w.publish("orders.a", "x", "Nats-Msg-Id: "+id)
 	kv := []string{"SIDECAR_CONSUMERS_0_DEDUPE_STORE=kv"}
 	s := w.running(consumer(func(c *config.Consumer) { c.Dedupe.Store = "kv" }))
 	w.waitDead(1)
@@ -117,7 +122,7 @@ func TestReplayIsRemembered(t *testing.T) {
 	if s := w.dlqWith(w.environment(kv...), "replay"); s.code != 0 {
 		t.Fatalf("%+v", s)
 	}
-	w.publishAfterWindow("orders.a", "x", "id-1")
+	w.publishAfterWindow("orders.a", "x", id)
 	eventually(t, func() bool { return s.admin.verdicts("duplicate") == 1 }, text("the duplicate to be acked"))
 	if n := w.app.count(); n != 2 {
 		t.Errorf("%d calls", n)
@@ -487,6 +492,38 @@ func TestReplayInterrupted(t *testing.T) {
 	}
 	w.dlqOK("replay", "--rate", "0", "--yes")
 	w.eachOnce(20)
+}
+
+// SIGINT to a tool that has a sidecar do it stops the sidecar after what is in work, and the report has all that it did.
+func TestRemoteReplayInterrupted(t *testing.T) {
+	w := newWorld(t)
+	s := w.running(func(c *config.Config) { c.Admin.Token = "secret" })
+	w.bury(200)
+	third := make(chan struct{})
+	w.app.on(func(c *call) reply {
+		if c.seq == 3 {
+			return reply{status: 200, gate: third}
+		}
+		return reply{status: 200}
+	})
+	cmd := w.dlqCommand(w.environment(), "replay", "--rate", "100", "--yes", "--json", "--token", "secret", "--admin", string(s.admin))
+	out, log := &logLines{}, &logLines{}
+	cmd.Stdout, cmd.Stderr = out, log
+	w.must(cmd.Start())
+	eventually(t, func() bool { return w.app.count() == 3 }, text("the third call"))
+	w.must(cmd.Process.Signal(syscall.SIGINT))
+	eventually(t, func() bool { return strings.Contains(log.String(), "stopping after what is in work") }, text("the answer"))
+	close(third)
+	_ = cmd.Wait()
+	var report struct {
+		Selected, Done       int
+		Interrupted, Partial bool
+	}
+	w.must(json.Unmarshal([]byte(out.String()), &report))
+	left := len(w.dead())
+	if report.Selected != 200 || report.Partial || report.Done < 3 || report.Done+left != 200 || report.Interrupted != (left > 0) {
+		t.Errorf("%+v, %d left\n%s", report, left, log)
+	}
 }
 
 // A stop before anything was done says so, and not what became of a request that nobody waits for any more.

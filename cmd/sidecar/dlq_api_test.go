@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -60,6 +61,44 @@ func TestRemoteSelectionIsFixed(t *testing.T) {
 		if code != exitOK || !strings.Contains(out, c.done) || letters.Len() != c.left {
 			t.Errorf("%s: exit %d, %d left, want %d\n%s%s", c.args, code, letters.Len(), c.left, out, stderr)
 		}
+	}
+}
+
+// A replay that is stopped here has a whole report: the sidecar is told, finishes what is in work, and says all that it did.
+func TestRemoteStopsWithAReport(t *testing.T) {
+	letters := admintest.NewLetters("D")
+	letters.Fill(9)
+	told, calls := make(chan struct{}), 0
+	letters.App = func(*dlq.Letter) dlq.Outcome {
+		if calls++; calls == 3 {
+			<-told // it is in work when the sidecar is told to stop
+		}
+		return dlq.Outcome{Result: dlq.Acked, Status: 200}
+	}
+	api := admin.New(admin.Options{Config: config.Admin{Token: "secret"}, Letters: letters, Changes: letters}).Handler()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api.ServeHTTP(w, r)
+		if r.URL.Path == "/api/dlq/stop" {
+			close(told)
+		}
+	}))
+	defer s.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	base, err := remoteURL(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := dialRemote(ctx, base, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	report, err := r.Replay(ctx, dlq.Filter{}, dlq.ReplayOptions{Concurrency: 1, OnProgress: func(dlq.Progress) { stop() }})
+	if err != nil || !report.Interrupted || report.Partial || report.Selected != 9 || report.Done != 3 || letters.Len() != 6 {
+		t.Errorf("%+v, %v, %d are left", report, err, letters.Len())
+	}
+	if report, err := r.Replay(ctx, dlq.Filter{}, dlq.ReplayOptions{Concurrency: 1}); err != nil || !report.Interrupted || report.Partial || letters.Len() != 6 {
+		t.Errorf("stopped before it began: %+v, %v, %d are left", report, err, letters.Len())
 	}
 }
 

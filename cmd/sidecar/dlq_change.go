@@ -189,6 +189,9 @@ func writeReport(w io.Writer, style terminal.Style, r *dlq.Report, done string) 
 	case r.Selected == 0:
 		fmt.Fprintln(w, "no entry is selected")
 		return
+	case r.Partial && r.Done+r.Failed+r.Kept == 0:
+		fmt.Fprintf(w, "the sidecar did not say what it did with the %s that are selected: look with `sidecar dlq stats`\n", entries(r.Selected))
+		return
 	}
 	line := fmt.Sprintf("%d of %s %s", r.Done-r.Gone, entries(r.Selected), done)
 	more := func(n int, text string) {
@@ -200,7 +203,12 @@ func writeReport(w io.Writer, style terminal.Style, r *dlq.Report, done string) 
 	more(r.Unsettled, "of them perhaps failed again in another replay: it took too long to look")
 	more(r.Failed, "failed again")
 	more(r.Kept, "left as they were")
-	more(r.Selected-r.Done-r.Failed-r.Kept, "not tried")
+	rest := r.Selected - r.Done - r.Failed - r.Kept
+	if !r.Partial {
+		more(rest, "not tried")
+	} else if line = "at least " + line; rest > 0 {
+		line += fmt.Sprintf("; what came of the other %d the sidecar did not say: look with `sidecar dlq stats`", rest)
+	}
 	if r.Interrupted {
 		line += "; it was interrupted, and a second run continues"
 	}

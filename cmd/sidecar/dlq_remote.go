@@ -24,10 +24,12 @@ const (
 
 // remote are the dead letters as a running sidecar has them, by the API of its admin listener.
 type remote struct {
-	base    *url.URL
+	base    *url.URL      // without user and password, which no error shows
+	user    *url.Userinfo // of a proxy before it; nil: none
 	token   string
 	client  *http.Client
 	streams []string
+	leave   time.Duration // how long a change that was stopped here is waited for
 }
 
 // remoteURL reads the URL of an admin listener; without a scheme it is http.
@@ -44,7 +46,9 @@ func remoteURL(address string) (*url.URL, error) {
 
 // dialRemote looks whether the API is there.
 func dialRemote(ctx context.Context, base *url.URL, token string) (*remote, error) {
-	r := &remote{base: base, token: token, client: &http.Client{
+	shown := *base
+	shown.User = nil
+	r := &remote{base: &shown, user: base.User, token: token, leave: remoteLeave, client: &http.Client{
 		Transport:     &http.Transport{Proxy: nil, DialContext: dialAsking, ResponseHeaderTimeout: remoteAnswer},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this one
 	}}
@@ -140,7 +144,7 @@ func (r *remote) get(ctx context.Context, q url.Values, into any, path ...string
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
 		if !badJSON(err) && ctx.Err() == nil {
-			return fmt.Errorf("the sidecar at %s went away: %w", r.base.Redacted(), err)
+			return fmt.Errorf("the sidecar at %s went away: %w", r.base, err)
 		}
 		return fmt.Errorf("reading the answer of the admin listener: %w", err)
 	}
@@ -161,8 +165,11 @@ func (r *remote) send(ctx context.Context, method string, q url.Values, body io.
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if r.token != "" {
+	switch password, _ := r.user.Password(); {
+	case r.token != "":
 		req.Header.Set("Authorization", "Bearer "+r.token)
+	case r.user != nil:
+		req.SetBasicAuth(r.user.Username(), password)
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
@@ -182,8 +189,16 @@ func (r *remote) send(ctx context.Context, method string, q url.Values, body io.
 	if json.Unmarshal(text, &fault) != nil || fault.Error == "" {
 		fault.Error = "is there a sidecar's admin listener?"
 	}
-	return nil, fmt.Errorf("%s answered %s: %s", r.base.Redacted(), resp.Status, fault.Error)
+	return nil, &refusedError{resp.StatusCode, fmt.Sprintf("%s answered %s: %s", r.base, resp.Status, fault.Error)}
 }
+
+// refusedError is an answer that is no success.
+type refusedError struct {
+	status int
+	text   string
+}
+
+func (e *refusedError) Error() string { return e.text }
 
 // parameters is a filter as the API takes it: in text.
 func parameters(f dlq.Filter) url.Values {

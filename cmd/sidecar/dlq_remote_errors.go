@@ -17,7 +17,7 @@ var errNATSServer = errors.New("a NATS server answers there")
 
 // unreached says what may be wrong where no answer came.
 func (r *remote) unreached(err error) error {
-	at := r.base.Redacted()
+	at := r.base
 	switch {
 	case errors.Is(err, errNATSServer):
 		return fmt.Errorf("a NATS server answers at %s: --admin is the URL of a sidecar's admin listener, admin.listen of its configuration", at)
@@ -32,9 +32,9 @@ func (r *remote) unreached(err error) error {
 // unauthorized says what is wrong with the token.
 func (r *remote) unauthorized() error {
 	if r.token == "" {
-		return fmt.Errorf("no token given, and the sidecar at %s wants its admin.token: give it by --token-file or SIDECAR_ADMIN_TOKEN", r.base.Redacted())
+		return fmt.Errorf("no token given, and the sidecar at %s wants its admin.token: give it by --token-file or SIDECAR_ADMIN_TOKEN", r.base)
 	}
-	return fmt.Errorf("the token is not accepted by the sidecar at %s: give its admin.token by --token-file or SIDECAR_ADMIN_TOKEN", r.base.Redacted())
+	return fmt.Errorf("the token is not accepted by the sidecar at %s: give its admin.token by --token-file or SIDECAR_ADMIN_TOKEN", r.base)
 }
 
 // badJSON reports whether an answer came, and is not what it should be.

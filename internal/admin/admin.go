@@ -57,7 +57,8 @@ type Server struct {
 	hub      hub
 	depths   depths
 
-	streams, reads, changing jobs // requests by kind
+	streams, reads, changing jobs     // requests by kind
+	stops                    sync.Map // of the changes of many entries, by their names: context.CancelFunc
 }
 
 // New builds a Server. It starts nothing: see Serve.

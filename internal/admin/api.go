@@ -23,6 +23,7 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/api/dlq/{stream}/{seq}/replay", s.replayEntry},
 		{http.MethodPost, "/api/dlq/replay", s.postReplay},
 		{http.MethodPost, "/api/dlq/rm", s.postRemove},
+		{http.MethodPost, "/api/dlq/stop", s.postStop},
 	}
 }
 

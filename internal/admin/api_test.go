@@ -420,29 +420,43 @@ func TestReplayAndRemoveMany(t *testing.T) {
 	}
 }
 
-// Closing the request stops the work, and so does the stop of the sidecar.
+// Closing the request stops the work, and so do a request to stop it and the stop of the sidecar; after these its report comes.
 func TestManyIsCancelled(t *testing.T) {
 	w := newWorld(t)
 	w.letters.Fill(50)
 	release := w.letters.Hold()
 	defer release()
-	for _, end := range []string{"close", "stop"} {
+	for _, end := range []string{"close", "ask", "stop"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		resp := w.open(ctx, "POST", "/api/dlq/rm", "{}")
 		in := bufio.NewReader(resp.Body)
-		if _, err := in.ReadString('\n'); err != nil { // it has begun
+		line, err := in.ReadBytes('\n') // it has begun
+		if err != nil {
 			t.Fatal(err)
 		}
+		w.doc.Valid("Line", line)
+		var first struct{ Change string }
+		if err := json.Unmarshal(line, &first); err != nil || first.Change == "" {
+			t.Fatalf("%s, %v", line, err)
+		}
 		await(t, func() bool { return w.letters.Held() == 1 })
-		if end == "close" {
+		ask := fmt.Sprintf(`{"change": %q}`, first.Change)
+		switch end {
+		case "close":
 			cancel()
-		} else {
+		case "ask":
+			w.refused("POST", "/api/dlq/stop", `{"change": "another"}`, 404, "no such change")
+			w.ask("POST", "/api/dlq/stop", ask, 200, "StopRequest", nil)
+		case "stop":
 			w.server.StopLong()
+		}
+		if end != "close" {
 			all := w.lines(in)
 			if l := all[len(all)-1]; l.Report == nil || !l.Report.Interrupted || l.Report.Selected != 50 {
 				t.Errorf("the last line is %+v", l)
 			}
+			w.refused("POST", "/api/dlq/stop", ask, 404, "no such change, or it has ended")
 		}
 		await(t, func() bool { return w.letters.Held() == 0 })
 	}
@@ -646,8 +660,11 @@ func TestMaxReplays(t *testing.T) {
 	seq := w.letters.Add(dlq.Letter{Entry: dlq.Entry{Stream: "S", Consumer: "c", Reason: "rejected", Replays: 100}})
 	one := fmt.Sprintf("/api/dlq/ORDERS_DLQ/%d/replay", seq)
 	for _, body := range []string{"", "{}", `{"max_replays": 100}`} {
-		var o dlq.Outcome
-		if w.ask("POST", one, body, 200, "Outcome", &o); o.Result != dlq.Kept {
+		var o struct {
+			dlq.Outcome
+			Error string
+		}
+		if w.ask("POST", one, body, 409, "Outcome", &o); o.Result != dlq.Kept || o.Error != "it was replayed 100 times already" || o.Why != o.Error {
 			t.Errorf("%s: %+v", body, o)
 		}
 	}

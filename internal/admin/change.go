@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type RemoveRequest struct {
 // Line is one line of the answer to POST /api/dlq/replay and /api/dlq/rm: progress, and last a report, with an error if it could
 // not go on. Who leaves before the report, or whom the sidecar leaves, has read what failed so far.
 type Line struct {
+	Change   string        `json:"change,omitempty"` // in the first line: its name, for POST /api/dlq/stop
 	Progress *dlq.Progress `json:"progress,omitempty"`
 	Failures []dlq.Failure `json:"failures,omitempty"` // with progress: what is still in the DLQ so far, all of it; absent if it is as before
 	Report   *dlq.Report   `json:"report,omitempty"`
@@ -105,6 +107,12 @@ func (s *Server) replaying(o dlq.ReplayOptions) change {
 // change removes or replays what a filter selects, and tells how far it is.
 type change func(ctx context.Context, f dlq.Filter, told func(dlq.Progress)) (*dlq.Report, error)
 
+// keptAnswer is the answer where the entry was left as it was.
+type keptAnswer struct {
+	Error string `json:"error"`
+	*dlq.Outcome
+}
+
 // one does it with the entry that the path names, and answers with what became of it.
 func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
 	stream, seq, ok := s.named(w, r)
@@ -139,6 +147,8 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
 	_ = control.SetWriteDeadline(time.Now().Add(sendTimeout))
 	s.changed(stream)
 	switch {
+	case last != nil && last.Result == dlq.Kept:
+		s.answer(w, http.StatusConflict, keptAnswer{last.Why, last})
 	case last != nil:
 		s.answer(w, http.StatusOK, last)
 	case err != nil:
@@ -174,7 +184,27 @@ func (s *Server) postRemove(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// many does it with all that are selected, and answers with lines of JSON as it goes on. It stops when the reader goes.
+// StopRequest is the body of POST /api/dlq/stop.
+type StopRequest struct {
+	Change string `json:"change"`
+}
+
+// postStop stops a change between two entries. Its own answer then ends with the report.
+func (s *Server) postStop(w http.ResponseWriter, r *http.Request) {
+	var request StopRequest
+	if !s.body(w, r, &request, false) {
+		return
+	}
+	stop, found := s.stops.Load(request.Change)
+	if !found {
+		s.refuse(w, http.StatusNotFound, "there is no such change, or it has ended")
+		return
+	}
+	stop.(context.CancelFunc)()
+	s.answer(w, http.StatusOK, request)
+}
+
+// many does it with all that are selected, and answers with lines of JSON as it goes on. It stops when the reader goes, or asks for it.
 func (s *Server) many(w http.ResponseWriter, r *http.Request, sel Selection, do change) {
 	f, err := sel.filter(time.Now())
 	if err != nil {
@@ -189,6 +219,8 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, sel Selection, do 
 	defer end()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	name := rand.Text()
+	s.stops.Store(name, stop)
 	meter := newMeter()
 	var report *dlq.Report
 	done := make(chan struct{})
@@ -197,10 +229,11 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, sel Selection, do 
 		report, err = do(ctx, f, meter.told)
 	}()
 	out := s.stream(w, "application/x-ndjson")
-	if !s.report(out, meter, done) {
+	if !s.report(out, name, meter, done) {
 		stop() // nobody reads on: a replay that nobody watches is not wanted
 	}
 	<-done
+	s.stops.Delete(name)
 	s.changed(f.Stream)
 	last := Line{Report: report}
 	if err != nil {
@@ -222,11 +255,11 @@ func (s *Server) changed(stream string) {
 }
 
 // report writes how far it is until it is done, and reports whether somebody reads.
-func (s *Server) report(out stream, m *meter, done <-chan struct{}) bool {
+func (s *Server) report(out stream, name string, m *meter, done <-chan struct{}) bool {
 	tick, alive := time.NewTicker(progressEvery), time.NewTicker(aliveEvery)
 	defer tick.Stop()
 	defer alive.Stop()
-	if !out.line(Line{Progress: &dlq.Progress{}}) { // at once: it has begun
+	if !out.line(Line{Change: name, Progress: &dlq.Progress{}}) { // at once: it has begun
 		return false
 	}
 	for {

@@ -27,7 +27,7 @@ func parse(stream string, m *jetstream.Stored) (e *Entry, ok bool) {
 		Error:      value(m.Header, jetstream.HeaderError),
 		Deliveries: number(m.Header, jetstream.HeaderDeliveries),
 		Replays:    jetstream.ReplaysOf(m.Header),
-		MsgID:      value(m.Header, jetstream.HeaderMsgID),
+		MsgID:      asStored(m.Header, jetstream.HeaderMsgID),
 		stamp:      value(m.Header, jetstream.HeaderTimeStamp),
 		parts:      []part{{seq: m.Seq, time: m.Time, size: m.Size}},
 	}
@@ -50,8 +50,12 @@ func original(header map[string][]string) time.Time {
 }
 
 func value(header map[string][]string, name string) string {
+	return strings.TrimSpace(asStored(header, name))
+}
+
+func asStored(header map[string][]string, name string) string {
 	if values := header[name]; len(values) > 0 {
-		return strings.TrimSpace(values[0])
+		return values[0]
 	}
 	return ""
 }

@@ -133,7 +133,7 @@ func (r *run) removeOne(ctx context.Context, one ref, explicit bool) error {
 	}
 	was, err := r.s.remove(ctx, one.stream, one.stored())
 	switch {
-	case err != nil && lost(err):
+	case err != nil && (lost(err) || denied(err)):
 		return err
 	case err != nil:
 		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: err.Error()})

@@ -179,13 +179,13 @@ func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
 	} else {
 		o, err = r.toApp(ctx, l)
 	}
-	if o == nil || err != nil {
+	if o == nil {
 		return false, err
 	}
 	o.Entry = &l.Entry
 	if o.Result == Kept {
 		r.note(*o)
-		return false, nil
+		return false, err
 	}
 	if err := r.finish(r.claims[one.stream], one.stream, one.stored()); err != nil {
 		return true, fmt.Errorf("entry %d of stream %s is %s and could not be removed, which a second run does: %w", one.seq(), one.stream, o.Result, err)

@@ -83,12 +83,14 @@ type Report struct {
 	Unsettled   int       `json:"unsettled,omitempty"` // of Gone those that may have failed again in another replay: that took too long to look
 	Interrupted bool      `json:"interrupted"`         // it was stopped before it was through
 	Failures    []Failure `json:"failures"`            // what is still in the DLQ and why, the most frequent first
+	// Partial says that more may have been done: a sidecar that did it was left, or went away, before it said the last of it.
+	Partial bool `json:"partial,omitempty"`
 	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.
 	UpTo []Cursor `json:"up_to,omitzero"`
 }
 
 // Handled reports whether nothing of the selection is left to do.
-func (r *Report) Handled() bool { return !r.Interrupted && r.Failed == 0 && r.Kept == 0 }
+func (r *Report) Handled() bool { return !r.Interrupted && !r.Partial && r.Failed == 0 && r.Kept == 0 }
 
 // Failure are entries that are still in the DLQ for the same cause.
 type Failure struct {

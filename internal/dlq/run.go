@@ -155,6 +155,9 @@ func lost(err error) bool {
 	return errors.Is(err, jetstream.ErrNotConnected) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// denied reports whether an error means that the user may not do that, with any entry.
+func denied(err error) bool { return errors.Is(err, jetstream.ErrDenied) }
+
 // stopped reports whether the run was asked to stop.
 func stopped(ctx context.Context) bool { return ctx.Err() != nil }
 

@@ -82,11 +82,12 @@ func (r *replay) toApp(ctx context.Context, l *Letter) (*Outcome, error) {
 		}
 		return o, nil
 	}
-	return r.again(context.WithoutCancel(ctx), c, l, m, result, reason), nil
+	return r.again(context.WithoutCancel(ctx), c, l, m, result, reason)
 }
 
-// again stores an entry with the new cause, in the DLQ stream that its consumer has now: that need not be the one it was read from.
-func (r *replay) again(ctx context.Context, c *Consumer, l *Letter, m *jetstream.Message, result forward.Result, reason policy.Reason) *Outcome {
+// again stores an entry with the new cause, in the DLQ stream that its consumer has now: that need not be the one it was read from. It returns an
+// error beside the outcome if no other could be stored either.
+func (r *replay) again(ctx context.Context, c *Consumer, l *Letter, m *jetstream.Message, result forward.Result, reason policy.Reason) (*Outcome, error) {
 	text := result.Error
 	if text == "" {
 		text = result.Reason
@@ -97,16 +98,21 @@ func (r *replay) again(ctx context.Context, c *Consumer, l *Letter, m *jetstream
 		Response: result.Response, FailedAt: time.Now(),
 	})
 	if err != nil {
-		return left(result.Status, fmt.Errorf("the app failed it again, and the new cause could not be stored: %w", err))
+		err = fmt.Errorf("the app failed it again, and the new cause could not be stored: %w", err)
+		o := left(result.Status, err)
+		if !denied(err) {
+			err = nil
+		}
+		return o, err
 	}
 	if dead.Stream() == l.DLQStream && slices.ContainsFunc(l.parts, func(p part) bool { return p.seq == seq }) {
-		return left(result.Status, errors.New("the app failed it again, and the new entry cannot be told from this one"))
+		return left(result.Status, errors.New("the app failed it again, and the new entry cannot be told from this one")), nil
 	}
 	o := &Outcome{Result: Failed, NewStream: dead.Stream(), NewSeq: seq, Reason: string(reason), Status: result.Status, Why: text}
 	if text == "" {
 		o.Why, o.answer = startOf(result.Response), true
 	}
-	return o
+	return o, nil
 }
 
 // startOf is the start of an answer, on one line.

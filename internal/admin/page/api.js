@@ -11,11 +11,12 @@ export const token = {
   whenNeeded(f) { onNeedsToken = f; },
 };
 
-// Refused is an answer that is no success. Its status is 0 if there was no answer.
+// Refused is an answer that is no success. Its status is 0 if there was no answer; body is the answer, if it is JSON.
 export class Refused extends Error {
-  constructor(status, message) {
+  constructor(status, message, body) {
     super(message);
     this.status = status;
+    this.body = body;
   }
 }
 
@@ -32,9 +33,23 @@ async function ask(path, options = {}) {
   if (answer.ok) return answer;
   const text = await answer.text();
   let why = text.slice(0, 300);
-  try { why = JSON.parse(text).error || why; } catch { /* of a proxy: no JSON */ }
+  let body;
+  try {
+    body = JSON.parse(text);
+    why = body.error || why;
+  } catch { /* of a proxy: no JSON */ }
   if (answer.status === 401) onNeedsToken(why);
-  throw new Refused(answer.status, why || `status ${answer.status}`);
+  throw new Refused(answer.status, why || `status ${answer.status}`, body);
+}
+
+// askOutcome is what became of an entry, also if it was left as it was (409).
+async function askOutcome(path, options) {
+  try {
+    return await (await ask(path, options)).json();
+  } catch (e) {
+    if (e.body?.result) return e.body;
+    throw e;
+  }
 }
 
 const json = (method, body) => ({ method, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
@@ -47,8 +62,8 @@ export const api = {
   list: async (query, signal) => (await ask(`dlq?${new URLSearchParams(query)}`, { signal })).json(),
   stats: async (query, signal) => (await ask(`dlq/stats?${new URLSearchParams(query)}`, { signal })).json(),
   entry: async (stream, seq, signal) => (await ask(entry(stream, seq), { signal })).json(),
-  remove: async (l) => (await ask(entry(l.dlq_stream, l.seq) + named(l), { method: 'DELETE' })).json(),
-  replay: async (l, how) => (await ask(`${entry(l.dlq_stream, l.seq)}/replay${named(l)}`, json('POST', how))).json(),
+  remove: (l) => askOutcome(entry(l.dlq_stream, l.seq) + named(l), { method: 'DELETE' }),
+  replay: (l, how) => askOutcome(`${entry(l.dlq_stream, l.seq)}/replay${named(l)}`, json('POST', how)),
   // many replays (what: replay) or removes (what: rm) a selection, and calls onLine with each line of the answer.
   async many(what, body, onLine, signal) {
     const answer = await ask(`dlq/${what}`, { ...json('POST', body), signal });

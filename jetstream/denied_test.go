@@ -1,0 +1,67 @@
+package jetstream
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// denied connects the bench to a server where a bucket of marks is, and returns the connection of a user who may not publish to a subject.
+func (b *bench) denied(subject string) *Conn {
+	opts := *b.opts
+	opts.Port, opts.StoreDir = -1, b.t.TempDir()
+	opts.NoAuthUser = "all"
+	opts.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "u", Password: "p", Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{Deny: []string{subject}},
+	}}}
+	s := startServer(b.t, &opts)
+	b.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	b.connect(s.ClientURL())
+	b.must(b.js.CreateKeyValue(b.ctx, natsjs.KeyValueConfig{Bucket: StateBucket}))
+	conn, err := Dial(Config{URLs: []string{s.ClientURL()}, User: "u", Password: "p"}, quiet())
+	b.must(conn, err)
+	b.t.Cleanup(conn.Close)
+	b.eventually("a connection", conn.Connected)
+	return conn
+}
+
+// What the user may not do is told from what nobody answers, and in the same words for every message of a stream.
+func TestDenied(t *testing.T) {
+	for name, c := range map[string]struct {
+		deny, named string // subjects
+		do          func(b *bench, conn *Conn, stream string) error
+	}{
+		"removing": {"$JS.API.STREAM.MSG.DELETE.*", "$JS.API.STREAM.MSG.DELETE.S", func(b *bench, conn *Conn, stream string) error {
+			_, err := conn.RemoveStored(b.ctx, stream, 4711)
+			return err
+		}},
+		"storing a dead letter": {"dlq.>", "dlq.S.w.s.a", func(b *bench, conn *Conn, stream string) error {
+			d := NewDeadLetters(conn, DeadLetterConfig{Stream: "D", Subject: "dlq.{stream}.{consumer}.{subject}", Create: true}, stream, "w", quiet())
+			_, err := d.Put(b.ctx, DeadLetter{Message: &Message{Subject: "s.a", Sequence: 4711}})
+			if errors.Is(err, ErrUnsure) {
+				b.t.Error("it is not stored, that is sure")
+			}
+			return err
+		}},
+		"publishing again": {"s.a", "s.a", func(b *bench, conn *Conn, stream string) error {
+			return conn.Republish(b.ctx, stream, "s.a", "id", nil, nil)
+		}},
+		"claiming": {"$KV.>", "$KV.sidecar-state." + claimsKey("S"), func(b *bench, conn *Conn, stream string) error {
+			_, _, err := conn.OpenClaims(b.ctx, stream, "", ManageNone, "id", "owner")
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			conn := b.denied(c.deny)
+			b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}}))
+			err := c.do(b, conn, "S")
+			if !errors.Is(err, ErrDenied) || !strings.HasSuffix(err.Error(), ": the user may not publish to "+c.named) || strings.Contains(err.Error(), "4711") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
