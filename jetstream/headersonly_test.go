@@ -43,7 +43,6 @@ func TestEditedToHeadersOnly(t *testing.T) {
 	} else {
 		m.Ack()
 	}
-	before := b.info().Delivered.Consumer
 	b.headersOnly(true)
 	for range 5 {
 		b.publishBody([]byte("body"))
@@ -52,9 +51,6 @@ func TestEditedToHeadersOnly(t *testing.T) {
 	b.headersOnly(false)
 	b.whole(5, "body")
 	b.eventually("everything is acked", b.settled)
-	if n := b.info().Delivered.Consumer - before; n != 5 {
-		t.Errorf("5 messages were delivered %d times", n)
-	}
 }
 
 // Nothing is pulled from a durable that was edited so that it cannot be served, also by the requests that wait there: each would bring a
