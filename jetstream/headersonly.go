@@ -11,44 +11,91 @@ import (
 const msgSizeHeader = "Nats-Msg-Size"
 
 // mayLackBody reports whether the server may have left out the body of a message: the durable was edited to deliver headers only. A publisher
-// can have set the header too, so the durable is asked.
+// can have set the header too, so the stream is asked. Where the headers cannot be parsed it is not known whether that one is among them.
 func mayLackBody(m *Message) bool {
 	size := m.Header[msgSizeHeader]
-	return len(m.Body) == 0 && len(size) > 0 && size[len(size)-1] != "0"
+	return len(m.Body) == 0 && (m.HeaderLost || len(size) > 0 && size[len(size)-1] != "0")
 }
 
-// doubtBody keeps a message from the workers until it is known that nothing of it was left out.
+// offerWhole offers a message, once it is known that nothing of it was left out.
+func (s *Source) offerWhole(m *Message) {
+	if s.due == nil && mayLackBody(m) {
+		s.doubtBody(m)
+		return
+	}
+	s.offer(m)
+}
+
+// doubtBody keeps a message from the workers until its body is read from the stream: see completeAll. What the durable says of itself is no proof
+// of how it was when it sent the message.
 func (s *Source) doubtBody(m *Message) {
+	m.lacking = true
 	s.bodiless = append(s.bodiless, m)
-	s.suspect, s.doubtedAt = true, time.Now()
-	s.wake()
+	s.lookNow()
+	select {
+	case s.incomplete <- struct{}{}:
+	default:
+	}
 }
 
-// settleBodies is told what the server says of the durable: whether what may lack its body does. That is handed back; nothing more is pulled then.
+// requeueDoubted is doubtBody for a message of takeDoubted. It reports whether it is one.
+func (s *Source) requeueDoubted(m *Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.lacking && !m.released.Load() {
+		s.doubtBody(m)
+		return true
+	}
+	return false
+}
+
+// takeDoubted returns a message that is kept so, or nil if there is none.
+func (s *Source) takeDoubted() *Message {
+	for len(s.bodiless) > 0 {
+		m := s.bodiless[0]
+		s.bodiless = s.bodiless[1:]
+		if !m.released.Load() {
+			return m
+		}
+	}
+	return nil
+}
+
+// settleBodies is told what the server says of the durable: where the user may not read the stream that has to do. What it says may not be true of
+// the time when a message was sent, so only what comes once more without a body is taken to have none. The last delivery of a message whose body
+// was left out waits until the user may read it.
 func (s *Source) settleBodies(info *natsjs.ConsumerInfo, asked time.Time) {
-	later := s.bodiless[:0]
-	for _, m := range s.bodiless {
+	if len(s.bodiless) == 0 || !s.readDenied() {
+		return
+	}
+	doubted := s.bodiless
+	s.bodiless = nil
+	for _, m := range doubted {
+		last := s.isLast(m)
 		switch {
 		case m.released.Load():
-		case info.Config.HeadersOnly:
-			s.decide(m, handBack, time.Now())
-		case m.arrivedAt.After(asked):
-			later = append(later, m)
+		case m.arrivedAt.After(asked), info.Config.HeadersOnly && last:
+			s.bodiless = append(s.bodiless, m)
+		case info.Config.HeadersOnly, m.latest == 1 && !last:
+			s.putOff(m)
 		default:
+			m.lacking = false
 			s.offer(m)
 		}
 	}
-	clear(s.bodiless[len(later):])
-	s.bodiless = later
 }
 
-// sayRefused says once that the durable, edited meanwhile, cannot be served any more, and when it can again.
-func (s *Source) sayRefused(before string) {
+// heedRefusal is told that the durable was looked at, and why it was refused before. One that was edited so that it cannot be served is not pulled
+// from any more, by the requests that wait there neither. That is said once, and so is when it can be served again.
+func (s *Source) heedRefusal(before string) {
 	switch {
 	case s.refused == before:
 	case s.refused != "":
 		s.log.Error("the durable was changed and cannot be served any more, waiting", slog.String("error", s.refused))
 	default:
 		s.log.Info("the durable can be served again")
+	}
+	if s.refused != "" && before == "" {
+		s.retireLanes()
 	}
 }

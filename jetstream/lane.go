@@ -369,11 +369,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	}
 	s.continues(seq, m.touchedAt)
 	l.floor, s.highest = seq, max(s.highest, seq)
-	if s.due == nil && mayLackBody(m) {
-		s.doubtBody(m)
-	} else {
-		s.offer(m)
-	}
+	s.offerWhole(m)
 	if s.order != nil && s.order.gathering {
 		s.gatherMore(m)
 		s.lookToGather()

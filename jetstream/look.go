@@ -176,7 +176,7 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	}
 	before := s.refused
 	s.bound.info, s.refused = info, refusal(info)
-	s.sayRefused(before)
+	s.heedRefusal(before)
 	s.settleBodies(info, l.asked)
 	detail := s.refused
 	if detail == "" && s.pullDenied() {
@@ -234,7 +234,7 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 	for _, m := range s.held {
 		if !m.released.Load() {
 			m.seenBefore = true // as far as can be known
-			s.offer(m)
+			s.offerWhole(m)
 		}
 	}
 	s.held = nil

@@ -56,6 +56,7 @@ type Message struct {
 	started    bool
 	latest     uint64    // number of the latest delivery: more than Delivered if there was another while this one was in work
 	kept       bool      // it was tried, and is tried again in place
+	lacking    bool      // the server may have left out its body
 	settled    bool      // by another client, on a source that keeps order: it is pending no more
 	first      bool      // nothing before it is pending, on a source that keeps order
 	verdict    string    // what was decided; empty: nothing yet
@@ -84,6 +85,10 @@ func (m *Message) Last() bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.isLast(m)
+}
+
+func (s *Source) isLast(m *Message) bool {
 	limit := m.MaxDeliver
 	if s.bound != nil {
 		limit = s.bound.info.Config.MaxDeliver

@@ -188,8 +188,8 @@ func (s *Source) Survived(m *Message) {
 func (s *Source) takeHeld() *Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.order == nil {
-		return nil
+	if m := s.takeDoubted(); m != nil || s.order == nil {
+		return m
 	}
 	held := append(s.order.held, s.order.behind...)
 	s.order.held, s.order.behind = nil, nil

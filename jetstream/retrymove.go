@@ -135,6 +135,9 @@ func (r *retries) store(ctx context.Context, j *retryJob) {
 	m := j.message
 	err := r.ready(ctx, j)
 	if err == nil {
+		err = m.source.completeBody(ctx, m)
+	}
+	if err == nil {
 		err = m.source.stillLeased(m)
 	}
 	if err == nil {

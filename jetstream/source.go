@@ -38,6 +38,8 @@ type Source struct {
 	kick    chan struct{} // wakes the serving loop
 	post    chan struct{} // wakes who sends the outbox
 
+	incomplete chan struct{} // wakes who reads bodies that were left out
+
 	mu           sync.Mutex
 	bound        *binding              // nil while there is no durable to serve
 	leases       map[uint64]*Message   // by stream sequence, until the verdict is confirmed
@@ -137,15 +139,16 @@ type Status struct {
 func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 	s := &Source{
 		conn: conn, cfg: cfg, log: log,
-		ready:    make(chan *Message, 2*(cfg.Concurrency+cfg.Prefetch)),
-		kick:     make(chan struct{}, 1),
-		post:     make(chan struct{}, 1),
-		looks:    looks{wanted: make(chan struct{}, 1), hurry: make(chan struct{}, 1)},
-		leases:   map[uint64]*Message{},
-		settling: map[*Message]struct{}{},
-		groups:   map[uint64]*ackGroup{},
-		width:    1,
-		expires:  pullExpires,
+		ready:      make(chan *Message, 2*(cfg.Concurrency+cfg.Prefetch)),
+		kick:       make(chan struct{}, 1),
+		post:       make(chan struct{}, 1),
+		incomplete: make(chan struct{}, 1),
+		looks:      looks{wanted: make(chan struct{}, 1), hurry: make(chan struct{}, 1)},
+		leases:     map[uint64]*Message{},
+		settling:   map[*Message]struct{}{},
+		groups:     map[uint64]*ackGroup{},
+		width:      1,
+		expires:    pullExpires,
 	}
 	s.touched.init()
 	if cfg.Ordered {
@@ -212,7 +215,7 @@ func (s *Source) Next(ctx context.Context) *Message {
 // Resume marks a message of TakeReady as worked on, as Next does. It returns false if it must not be. One that is put off comes from
 // TakeReady again: then it returns after a while.
 func (s *Source) Resume(ctx context.Context, m *Message) bool {
-	if !m.source.begin(m) {
+	if !m.source.resumes(ctx, m) || !m.source.begin(m) {
 		return false
 	}
 	if s.retries == nil || !s.retries.superseded(ctx, m) {
@@ -253,7 +256,7 @@ func (s *Source) Requeue(m *Message) {
 		m.source.Requeue(m)
 		return
 	}
-	if !s.put(m) {
+	if !s.requeueDoubted(m) && !s.put(m) {
 		m.Nak(crowdedFor) // cannot happen: there are never more leases than room
 	}
 	s.mu.Lock()
@@ -351,6 +354,7 @@ func (s *Source) Run(ctx context.Context) error {
 		beside.Go(func() { s.lookBeneath(ctx, questions) })
 	}
 	beside.Go(func() { s.lookWhenAsked(ctx) })
+	beside.Go(func() { s.completeAll(ctx) })
 	if s.retries != nil {
 		beside.Go(func() { s.retries.run(ctx) })
 	}
