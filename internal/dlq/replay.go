@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -23,7 +24,7 @@ const claimedPause = 200 * time.Millisecond
 //
 //	claimed         the claim ends by itself; the entry is there
 //	answered        the entry is there, and a second run calls the app again
-//	stored anew     the same; if it fails again, the id of the new entry keeps it single
+//	stored anew     both are there; a second run removes the old one without a call, as superseded
 //	noted as done   whoever comes next removes the entry
 //	first of two    the same
 //	removed         done
@@ -35,7 +36,11 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 	if err != nil {
 		return s.unselected(ctx, err)
 	}
-	r := &replay{run: s.newRun(len(refs), o.OnProgress), o: o, dead: map[*Consumer]*jetstream.DeadLetters{}}
+	r := &replay{
+		run: s.newRun(len(refs), o.OnProgress), o: o, dead: map[*Consumer]*jetstream.DeadLetters{},
+		newer: s.newerThan(f, refs), busy: map[uint64]bool{},
+	}
+	r.idle = sync.NewCond(&r.mu)
 	if o.DryRun {
 		return r.dry(refs, upTo), nil
 	}
@@ -66,7 +71,11 @@ type replay struct {
 	dead    map[*Consumer]*jetstream.DeadLetters
 	claims  map[string]*jetstream.Claims // by DLQ stream
 
-	claimed []ref // in work by others when it was their turn; guarded by run.mu
+	newer *newer
+
+	claimed []ref           // in work by others when it was their turn; guarded by run.mu, as the next
+	busy    map[uint64]bool // claims of messages that are in work here
+	idle    *sync.Cond      // one less is
 }
 
 // pass replays entries: first all, then again those that others had in work. Nothing is replayed before all their DLQ streams are claimed.
@@ -83,6 +92,9 @@ func (r *replay) pass(ctx context.Context, refs []ref) error {
 		}
 	}
 	r.prepare(ctx)
+	if err := r.newer.choose(ctx, refs); err != nil {
+		return unlessStopped(ctx, err)
+	}
 	if err := r.all(ctx, refs); err != nil {
 		return err
 	}
@@ -133,31 +145,55 @@ func (r *replay) all(ctx context.Context, refs []ref) error {
 	return each(ctx, max(r.o.Concurrency, 1), refs, r.one)
 }
 
-// one replays one entry. An error means that the others need not be tried.
+// one replays one entry. An error means that the others need not be tried. It is claimed together with its message: another entry can
+// be of the same one.
 func (r *replay) one(ctx context.Context, one ref) error {
+	also := one.message().claim()
+	defer r.alone(also)()
 	if stopped(ctx) {
 		return nil
 	}
 	work := context.WithoutCancel(ctx)
-	got, _, err := r.claims[one.stream].Take(work, one.seq())
+	claims := r.claims[one.stream]
+	got, _, err := claims.Take(work, one.seq(), also)
 	if err != nil {
 		return err
 	}
-	if len(got) == 0 {
+	if len(got) < 2 {
+		one.met = true
 		r.mu.Lock()
 		r.claimed = append(r.claimed, one)
 		r.mu.Unlock()
-		return nil
+		if len(got) > 0 {
+			err = claims.Release(work, got...)
+		}
+		return err
 	}
-	handled, err := r.taken(ctx, one)
+	handled, err := r.taken(ctx, one, also)
 	if handled {
 		return err
 	}
-	return errors.Join(err, r.claims[one.stream].Release(work, one.seq()))
+	return errors.Join(err, claims.Release(work, got...))
+}
+
+// alone waits until nothing of a message is in work here. The caller calls end when its own is not any more.
+func (r *replay) alone(message uint64) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.busy[message] {
+		r.idle.Wait()
+	}
+	r.busy[message] = true
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.busy, message)
+		r.idle.Broadcast()
+	}
 }
 
 // taken replays an entry that is claimed. It returns true if the claim was given up with it.
-func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
+func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool, err error) {
 	l, err := r.s.load(context.WithoutCancel(ctx), &one)
 	if err != nil {
 		return false, err
@@ -165,6 +201,9 @@ func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
 	if l == nil {
 		r.vanish(one)
 		return false, nil
+	}
+	if handled, err := r.superseded(ctx, one, also); handled || err != nil {
+		return handled, err
 	}
 	if why := r.unfit(l); why != "" {
 		r.note(Outcome{Entry: &l.Entry, Result: Kept, Why: why})
@@ -187,10 +226,33 @@ func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
 		r.note(*o)
 		return false, nil
 	}
-	if err := r.finish(r.claims[one.stream], one.stream, one.stored()); err != nil {
+	if err := r.finish(r.claims[one.stream], one.stream, one.stored(), also); err != nil {
 		return true, fmt.Errorf("entry %d of stream %s is %s and could not be removed, which a second run does: %w", one.seq(), one.stream, o.Result, err)
 	}
 	r.note(*o)
+	return true, nil
+}
+
+// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began. If that
+// one is selected too it tells what became of the message; else the message counts as failed again.
+func (r *replay) superseded(ctx context.Context, one ref, also uint64) (handled bool, err error) {
+	if one.met { // who had it may have stored it anew since
+		if err := r.newer.look(context.WithoutCancel(ctx), one.stream); err != nil {
+			return false, err
+		}
+	}
+	is, chosen := r.newer.than(&one)
+	if !is {
+		return false, nil
+	}
+	if err := r.finish(r.claims[one.stream], one.stream, one.stored(), also); err != nil {
+		return true, fmt.Errorf("entry %d of stream %s was replayed before and could not be removed, which a second run does: %w", one.seq(), one.stream, err)
+	}
+	if chosen {
+		r.note(Outcome{Entry: one.entry(), Result: Gone})
+	} else {
+		r.vanish(one)
+	}
 	return true, nil
 }
 

@@ -122,14 +122,14 @@ func (s *Service) remove(ctx context.Context, stream string, parts []uint64) (wa
 }
 
 // finish removes an entry that is handled. That it is, is noted first, so that whoever comes after a kill removes it too and does not
-// handle it again. While NATS is away it tries on for a while.
-func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64) error {
+// handle it again. While NATS is away it tries on for a while. also is what else is claimed with it.
+func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64, also uint64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), finishFor)
 	defer cancel()
 	steps := []func() error{
 		func() error { return claims.Done(ctx, parts) },
 		func() error { _, err := r.s.remove(ctx, stream, parts); return err },
-		func() error { return claims.Release(ctx, parts[0]) },
+		func() error { return claims.Release(ctx, parts[0], also) },
 	}
 	var last error
 	for len(steps) > 0 {
