@@ -52,7 +52,7 @@ func (r *run) dry(refs []ref, upTo []Cursor) *Report {
 	return rep
 }
 
-// removeFrom removes entries of one DLQ stream. Those in replay are left. Without the bucket of claims nobody can be replaying.
+// removeFrom removes entries of one DLQ stream. Those in replay are tried again for as long as a run that died can hold them. Without the bucket of claims nobody can be replaying.
 func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 	stream := refs[0].stream
 	if err := r.s.removable(ctx, stream); err != nil {
@@ -71,6 +71,35 @@ func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 	case !jetstream.IsNoBucket(err):
 		r.s.log.Warn("dead letters are removed without looking whether they are in replay", slog.String("error", err.Error()))
 	}
+	if err := r.removeThese(ctx, claims, refs, explicit); err != nil {
+		return err
+	}
+	for end := time.Now().Add(r.s.leaseEnds); len(r.held.refs) > 0 && !stopped(ctx) && time.Now().Before(end); {
+		again, err := r.waited(ctx, map[string]*jetstream.Claims{stream: claims})
+		if err == nil {
+			err = r.removeThese(ctx, claims, again, explicit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.leaveHeld(ctx)
+	return nil
+}
+
+// leaveHeld leaves the entries that somebody else still has in work, unless it was stopped before that was known.
+func (r *run) leaveHeld(ctx context.Context) {
+	for _, one := range r.held.refs {
+		if stopped(ctx) {
+			break
+		}
+		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: "it is in work by " + r.held.owner})
+	}
+	r.held.refs = nil
+}
+
+// removeThese removes entries, a batch after the other, until ctx ends.
+func (r *run) removeThese(ctx context.Context, claims *jetstream.Claims, refs []ref, explicit bool) error {
 	for batch := range slices.Chunk(refs, removeBatch) {
 		if ctx.Err() != nil {
 			return nil
@@ -108,7 +137,7 @@ func (r *run) removeBatch(ctx context.Context, claims *jetstream.Claims, batch [
 			if slices.Contains(taken, batch[i].seq()) {
 				got = append(got, batch[i])
 			} else {
-				r.note(Outcome{Entry: batch[i].entry(), Result: Kept, Why: "it is in work by " + by})
+				r.hold(batch[i], by)
 			}
 		}
 	}

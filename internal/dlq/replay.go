@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
 )
-
-// claimedPause is between two looks at entries that others have in work.
-const claimedPause = 200 * time.Millisecond
 
 // Replay replays the entries that the filter selects and that are there when it begins, in order of arrival whatever DLQ
 // stream they are in, each once. An entry is gone when its replay succeeded, or when it is stored anew with the new cause. When
@@ -73,9 +69,8 @@ type replay struct {
 
 	newer *newer
 
-	claimed []ref           // in work by others when it was their turn; guarded by run.mu, as the next
-	busy    map[uint64]bool // claims of messages that are in work here
-	idle    *sync.Cond      // one less is
+	busy map[uint64]bool // claims of messages that are in work here; guarded by run.mu
+	idle *sync.Cond      // one less is
 }
 
 // pass replays entries: first all, then again those that others had in work. Nothing is replayed before all their DLQ streams are claimed.
@@ -98,24 +93,12 @@ func (r *replay) pass(ctx context.Context, refs []ref) error {
 	if err := r.all(ctx, refs); err != nil {
 		return err
 	}
-	for len(r.claimed) > 0 && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(claimedPause):
+	for len(r.held.refs) > 0 && ctx.Err() == nil {
+		refs, err := r.waited(ctx, r.claims)
+		if err == nil {
+			err = r.all(ctx, refs)
 		}
-		again := r.claimed
-		r.claimed = nil
-		for _, name := range streamsOf(again) {
-			dead, err := r.claims[name].Dead(ctx)
-			if err == nil {
-				err = r.adopt(ctx, r.claims[name], name, dead)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := r.all(ctx, again); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -155,15 +138,12 @@ func (r *replay) one(ctx context.Context, one ref) error {
 	}
 	work := context.WithoutCancel(ctx)
 	claims := r.claims[one.stream]
-	got, _, err := claims.Take(work, one.seq(), also)
+	got, owner, err := claims.Take(work, one.seq(), also)
 	if err != nil {
 		return err
 	}
 	if len(got) < 2 {
-		one.met = true
-		r.mu.Lock()
-		r.claimed = append(r.claimed, one)
-		r.mu.Unlock()
+		r.hold(one, owner)
 		if len(got) > 0 {
 			err = claims.Release(work, got...)
 		}

@@ -26,6 +26,7 @@ type run struct {
 	report   Report
 	failures Failures
 	vanished []ref // of those in report.Gone
+	held     held
 }
 
 func (s *Service) newRun(selected int, onProgress func(Progress)) *run {
@@ -43,7 +44,7 @@ func (r *run) note(o Outcome) {
 	case Kept:
 		p.Kept++
 	case Gone:
-		r.report.Gone++
+		p.Gone++
 		p.Done++
 	default:
 		p.Done++
@@ -60,7 +61,7 @@ func (r *run) end(interrupted bool) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep := r.report
-	rep.Last, rep.Failures = nil, r.failures.List()
+	rep.Last, rep.Waiting, rep.Failures = nil, nil, r.failures.List()
 	rep.Interrupted = interrupted && rep.Done+rep.Failed+rep.Kept < rep.Selected
 	return &rep
 }
