@@ -26,7 +26,7 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 	}
 	r := s.newRun(len(refs), o.OnProgress)
 	if o.DryRun {
-		return r.dry(refs, upTo), nil
+		return r.dry(refs, upTo, f.explicit()), nil
 	}
 	if o.Confirm != nil {
 		if err := o.Confirm(len(refs)); err != nil {
@@ -40,16 +40,6 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 	}
 	err = r.settle(ctx)
 	return r.end(ctx.Err() != nil), err
-}
-
-// dry tells what is selected, and nothing else.
-func (r *run) dry(refs []ref, upTo []Cursor) *Report {
-	for i := range refs {
-		r.note(Outcome{Entry: refs[i].entry(), Result: Selected})
-	}
-	rep := r.end(false)
-	rep.UpTo = upTo
-	return rep
 }
 
 // removeFrom removes entries of one DLQ stream. Those in replay are tried again for as long as a run that died can hold them. Without the bucket of claims nobody can be replaying.
@@ -156,8 +146,8 @@ func (r *run) removeAll(ctx context.Context, refs []ref, explicit bool) error {
 }
 
 func (r *run) removeOne(ctx context.Context, one ref, explicit bool) error {
-	if one.half == firstPart && !explicit && time.Since(one.time) < halfMayGrow {
-		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: "its second part may be on its way: remove it by its sequence alone, or in a minute"})
+	if why := unripe(&one, explicit); why != "" {
+		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: why})
 		return nil
 	}
 	was, err := r.s.remove(ctx, one.stream, one.stored())
@@ -172,4 +162,12 @@ func (r *run) removeOne(ctx context.Context, one ref, explicit bool) error {
 		r.vanish(one)
 	}
 	return nil
+}
+
+// unripe is why an entry is not removed yet, among others; empty if it is.
+func unripe(one *ref, explicit bool) string {
+	if one.half != firstPart || explicit || time.Since(one.time) >= halfMayGrow {
+		return ""
+	}
+	return "its second part may be on its way: remove it by its sequence alone, or in a minute"
 }

@@ -38,7 +38,7 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 	}
 	r.idle = sync.NewCond(&r.mu)
 	if o.DryRun {
-		return r.dry(refs, upTo), nil
+		return r.dry(ctx, refs, upTo)
 	}
 	if o.Confirm != nil {
 		if err := o.Confirm(len(refs)); err != nil {
@@ -185,7 +185,8 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 	if handled, err := r.superseded(ctx, one, also); handled || err != nil {
 		return handled, err
 	}
-	if why := r.unfit(l); why != "" {
+	now := refOf(&l.Entry)
+	if why := r.unfit(&now); why != "" {
 		r.note(Outcome{Entry: &l.Entry, Result: Kept, Why: why})
 		return false, nil
 	}
@@ -242,16 +243,18 @@ func (r *replay) turn(ctx context.Context) bool {
 }
 
 // unfit is why an entry is not replayed at all; empty if it is.
-func (r *replay) unfit(l *Letter) string {
+func (r *replay) unfit(one *ref) string {
 	switch {
-	case l.Part != "":
-		return fmt.Sprintf("it is half a message: part %s alone", l.Part)
-	case r.o.MaxReplays > 0 && l.Replays >= r.o.MaxReplays:
+	case one.half != "":
+		return fmt.Sprintf("it is half a message: part %s alone", one.half)
+	case r.o.MaxReplays > 0 && one.replays >= r.o.MaxReplays:
 		return "it was replayed " + times(r.o.MaxReplays) + " already"
-	case l.Subject == "":
+	case one.bare:
 		return "it does not say its original subject"
-	case original(l.Headers).IsZero():
+	case one.at == 0:
 		return "it does not say when its message was stored"
+	case r.o.To == ToApp && r.s.consumer(one.source, one.consumer) == nil:
+		return fmt.Sprintf("consumer %s of stream %s is not in this configuration, or has no DLQ there", one.consumer, one.source)
 	}
 	return ""
 }

@@ -93,6 +93,16 @@ type Report struct {
 	Failures    []Failure `json:"failures"`    // what is still in the DLQ and why, the most frequent first
 	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.
 	UpTo []Cursor `json:"up_to,omitzero"`
+	// Exceptions are set by a dry run, where there are some.
+	Exceptions []Exception `json:"exceptions,omitempty"`
+}
+
+// Exception are selected entries of one DLQ stream with which something else would be done than was asked for.
+type Exception struct {
+	Result Result   `json:"result"` // Kept; or Gone or Failed: removed without a call, as superseded by an entry that is selected too or not
+	Stream string   `json:"dlq_stream"`
+	Why    string   `json:"why"`
+	Seqs   []uint64 `json:"seqs"`
 }
 
 // Handled reports whether nothing of the selection is left to do.

@@ -31,7 +31,7 @@ func originOf(e *Entry) origin { return origin{e.Stream, e.Consumer, e.Sequence}
 
 func refOf(e *Entry) ref {
 	r := ref{origin: originOf(e), stream: e.DLQStream, half: e.Part, time: e.Time, replays: e.Replays, bare: e.Subject == ""}
-	if at, err := time.Parse(time.RFC3339Nano, e.stamp); err == nil {
+	if at, err := time.Parse(time.RFC3339Nano, e.stamp); err == nil && !at.IsZero() {
 		r.at = at.UnixNano()
 	}
 	for i, p := range e.parts {
