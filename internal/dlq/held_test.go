@@ -94,6 +94,20 @@ func TestKilledReplayDoublesNothing(t *testing.T) {
 	}
 }
 
+// Nor is it counted twice where that run had noted that the old one is done with: then the old one goes when its claims end.
+func TestKilledReplayCountsNothingTwice(t *testing.T) {
+	b := newBench(t, 2)
+	b.copied(1, 1, nil)
+	s := b.service(nil)
+	b.app.script = func(context.Context, *forward.Message) forward.Result { return answer(422) }
+	claims, told := b.held(s, func(Progress) { b.expireClaims() }, 1)
+	b.must(claims.Done(t.Context(), []uint64{1}))
+	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{OnProgress: told})
+	if err != nil || r.Selected != 3 || r.Failed != 2 || r.Gone != 1 || b.app.calls[1] != 1 || !slices.Equal(b.left(s), []uint64{2, 1}) && !slices.Equal(b.left(s), []uint64{1, 2}) {
+		t.Errorf("%v, %+v, %v calls, %v left", err, r, b.app.calls, b.left(s))
+	}
+}
+
 // Two replays do not have two entries of one message at the app at the same time.
 func TestReplaysOfOneMessage(t *testing.T) {
 	b := newBench(t, 1)

@@ -179,7 +179,7 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 		return false, err
 	}
 	if l == nil {
-		r.vanish(one)
+		r.absent(one)
 		return false, nil
 	}
 	if handled, err := r.superseded(ctx, one, also); handled || err != nil {
@@ -214,27 +214,30 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 	return true, nil
 }
 
-// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began. If that
-// one is selected too it tells what became of the message; else the message counts as failed again.
+// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began.
 func (r *replay) superseded(ctx context.Context, one ref, also uint64) (handled bool, err error) {
 	if one.met { // who had it may have stored it anew since
 		if err := r.newer.look(context.WithoutCancel(ctx), one.stream); err != nil {
 			return false, err
 		}
 	}
-	is, chosen := r.newer.than(&one)
-	if !is {
+	if superseded, _ := r.newer.than(&one); !superseded {
 		return false, nil
 	}
 	if err := r.finish(r.claims[one.stream], one.stream, one.stored(), also); err != nil {
 		return true, fmt.Errorf("entry %d of stream %s was replayed before and could not be removed, which a second run does: %w", one.seq(), one.stream, err)
 	}
-	if chosen {
-		r.note(Outcome{Entry: one.entry(), Result: Gone})
-	} else {
-		r.vanish(one)
-	}
+	r.absent(one)
 	return true, nil
+}
+
+// absent counts an entry that is not there any more. What became of its message is told by a newer entry of it, if that is selected too.
+func (r *replay) absent(one ref) {
+	if _, chosen := r.newer.than(&one); chosen {
+		r.note(Outcome{Entry: one.entry(), Result: Gone})
+		return
+	}
+	r.vanish(one)
 }
 
 // turn waits as long as the rate says; false if the run stops first.

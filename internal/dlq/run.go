@@ -38,6 +38,7 @@ func (r *run) note(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.report.Progress
+	p.Waiting = nil // said anew if it goes on
 	switch o.Result {
 	case Failed:
 		p.Failed++
