@@ -56,7 +56,7 @@ type claimRun struct {
 	ID    string     `json:"id"`
 	Owner string     `json:"owner"` // for people
 	Until time.Time  `json:"until"`
-	Work  []uint64   `json:"work,omitempty"` // sequences of entries
+	Work  []uint64   `json:"work,omitempty"` // sequences of entries, and numbers above all of them that runs agree on
 	Done  [][]uint64 `json:"done,omitempty"` // the sequences of all parts of entries that are to be removed
 }
 

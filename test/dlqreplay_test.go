@@ -586,20 +586,26 @@ func TestReplayInterruptedTwice(t *testing.T) {
 	}
 }
 
-// An entry that a replay has in work is not removed meanwhile.
+// An entry that a replay has in work is not removed meanwhile: it is waited for, and what failed again there is not removed either.
 func TestRemoveDuringReplay(t *testing.T) {
 	w := newWorld(t)
 	w.bury(2)
 	open := make(chan struct{})
 	w.app.on(func(c *call) reply { return reply{status: 422, gate: open} })
-	cmd := w.dlqCommand(w.environment(), "replay", "1")
-	w.must(cmd.Start())
+	replay := w.dlqCommand(w.environment(), "replay", "1")
+	w.must(replay.Start())
 	eventually(t, func() bool { return w.app.count() == 1 }, text("the call"))
-	s := w.dlq("rm", "--yes")
+	remove := w.dlqCommand(w.environment(), "rm", "--yes")
+	out, log := &strings.Builder{}, &logLines{}
+	remove.Stdout, remove.Stderr = out, log
+	w.must(remove.Start())
+	waits := fmt.Sprintf("1 of 2 entries, 1 removed, waiting for 1 entry that process %d on ", replay.Process.Pid)
+	eventually(t, func() bool { return strings.Contains(log.String(), waits) }, text("the removal to wait"))
 	close(open)
-	_ = cmd.Wait()
-	if s.code != 1 || !strings.Contains(s.out, "1 of 2 entries removed, 1 left") || !strings.Contains(s.out, "it is in work by process") {
-		t.Errorf("%+v", s)
+	_ = replay.Wait()
+	_ = remove.Wait()
+	if code := remove.ProcessState.ExitCode(); code != 1 || !strings.Contains(out.String(), "1 of 2 entries removed, 1 failed again") || strings.Count(log.String(), "waiting") != 1 {
+		t.Errorf("exit %d\n%s%s", code, out, log)
 	}
 	if es := w.dead(); len(es) != 1 || es[0].header.Get("Dlq-Replays") != "1" {
 		t.Errorf("%+v", es)

@@ -31,7 +31,7 @@ func dlqRemove(c command, args []string, s streams) int {
 		return exitUsage
 	}
 	return d.change(c, s, 0, "Remove", "", "removed", func(se *session, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
-		return se.Remove(se.ctx, d.filter, dlq.RemoveOptions{Confirm: confirm, OnProgress: told})
+		return se.Remove(se.ctx, d.filter, dlq.RemoveOptions{DryRun: d.dryRun, Confirm: confirm, OnProgress: told})
 	})
 }
 
@@ -74,13 +74,16 @@ func dlqReplay(c command, args []string, s streams) int {
 		toApp = 0
 	}
 	return d.change(c, s, toApp, "Replay", where, "replayed", func(se *session, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
-		o.Confirm, o.OnProgress = confirm, told
+		o.DryRun, o.Confirm, o.OnProgress = d.dryRun, confirm, told
 		return se.Replay(se.ctx, d.filter, o)
 	})
 }
 
+// doing changes what is selected; a dry run is asked and told nothing.
+type doing func(se *session, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error)
+
 // change does something with what is selected, after asking, and says what came of it.
-func (d *changeFlags) change(c command, s streams, toApp int, verb, where, done string, do func(*session, func(int) error, func(dlq.Progress)) (*dlq.Report, error)) int {
+func (d *changeFlags) change(c command, s streams, toApp int, verb, where, done string, do doing) int {
 	se, code := d.open(c, s, toApp)
 	if se == nil {
 		return code
@@ -94,8 +97,7 @@ func (d *changeFlags) change(c command, s streams, toApp int, verb, where, done 
 		return se.failed(s, err)
 	}
 	if d.dryRun {
-		fmt.Fprintf(s.err, "these would be %s%s:\n", done, where)
-		return se.list(d.filter, d.json, s)
+		return d.dry(se, s, done+where, do)
 	}
 	bar := newProgress(s, done)
 	report, err := do(se, func(n int) error {

@@ -78,7 +78,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 // The report says of how many entries that are gone it is not known what became of them.
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	var out strings.Builder
-	writeReport(&out, terminal.Style{}, &dlq.Report{Progress: dlq.Progress{Selected: 9, Done: 9}, Gone: 5, Unsettled: 3}, "replayed")
+	writeReport(&out, terminal.Style{}, &dlq.Report{Progress: dlq.Progress{Selected: 9, Done: 9, Gone: 5}, Unsettled: 3}, "replayed")
 	want := "4 of 9 entries replayed, 5 gone already, 3 of them perhaps failed again in another replay: it took too long to look\n"
 	if out.String() != want {
 		t.Errorf("%q", out.String())

@@ -65,7 +65,7 @@ removed meanwhile.
   --rate N           entries a second at most, 50; 0 is no limit
   --concurrency N    entries in work at a time, 1; 64 at most
   --max-replays N    leave entries that were replayed so often, 100; 0 is no limit
-  --dry-run          list what would be replayed
+  --dry-run          list what would be replayed, and mark what would be left
   --yes              do not ask
   --json             the report as JSON
 `
@@ -74,7 +74,7 @@ With SEQ: that entry, and exits 1 if there is none. Messages in the DLQ stream
 that are no dead letters stay.
 Exits 0 only if every selected entry is gone.
 ` + configNote + adminNote + filterNote + `
-  --dry-run  list what would be removed
+  --dry-run  list what would be removed, and mark what would be left
   --yes      do not ask
   --json     the report as JSON
 `

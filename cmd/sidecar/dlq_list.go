@@ -17,7 +17,7 @@ import (
 
 // dlqList is sidecar dlq list.
 func dlqList(c command, args []string, s streams) int {
-	return reading(c, args, s, func(se *session, d *dlqFlags) int { return se.list(d.filter, d.json, s) })
+	return reading(c, args, s, func(se *session, d *dlqFlags) int { return se.list(d.filter, d.json, s, nil) })
 }
 
 // reading runs a command that reads what the filters select.
@@ -34,13 +34,24 @@ func reading(c command, args []string, s streams, run func(*session, *dlqFlags) 
 	return run(se, d)
 }
 
-// list writes entries as they are read.
-func (se *session) list(f dlq.Filter, asJSON bool, s streams) int {
+// list writes entries as they are read, marked where something odd would become of them.
+func (se *session) list(f dlq.Filter, asJSON bool, s streams, odd map[dlq.Cursor]would) int {
 	out := bufio.NewWriter(s.out)
-	var write func(*dlq.Entry) error
 	t := &table{w: out, style: terminal.StyleOf(s.out, s.getenv), columns: entryColumns(len(se.Streams()) > 1)}
-	if write = t.entry; asJSON {
-		write = func(e *dlq.Entry) error { return writeJSON(out, e) }
+	write := func(e *dlq.Entry) error {
+		w, is := odd[e.Cursor()]
+		switch {
+		case asJSON && is:
+			return writeJSON(out, struct {
+				*dlq.Entry
+				would
+			}{e, w})
+		case asJSON:
+			return writeJSON(out, e)
+		case is:
+			e = w.marked(e)
+		}
+		return t.entry(e)
 	}
 	n := 0
 	var passed dlq.Passed

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
 	"github.com/jetsidecar/jetsidecar/internal/terminal"
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 const (
@@ -29,6 +30,7 @@ type progress struct {
 	shown   time.Time
 	last    dlq.Progress
 	drawn   bool // there is a bar on the line
+	waited  bool // it was said that others are waited for
 }
 
 func newProgress(s streams, done string) *progress {
@@ -44,7 +46,7 @@ func (p *progress) begin(selected int) {
 	p.last.Selected = selected
 }
 
-// told is called after each entry.
+// told is called after each entry, and when others are waited for: that is said at once, where there is no terminal the first time.
 func (p *progress) told(now dlq.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +55,9 @@ func (p *progress) told(now dlq.Progress) {
 	if p.style.Terminal {
 		every = barEvery
 	}
-	if at := p.now(); at.Sub(p.shown) >= every {
+	waits := now.Waiting != nil && now.Last == nil && (p.style.Terminal || !p.waited)
+	p.waited = p.waited || waits
+	if at := p.now(); waits || at.Sub(p.shown) >= every {
 		p.shown = at
 		p.show(at)
 	}
@@ -78,12 +82,18 @@ func (p *progress) show(at time.Time) {
 // text is how far it is, how fast, and how long it takes still.
 func (p *progress) text(at time.Time) string {
 	handled := p.last.Done + p.last.Failed + p.last.Kept
-	text := fmt.Sprintf("%d of %s, %d %s", handled, entries(p.last.Selected), p.last.Done, p.done)
+	text := fmt.Sprintf("%d of %s, %d %s", handled, entries(p.last.Selected), p.last.Done-p.last.Gone, p.done)
+	if p.last.Gone > 0 {
+		text += fmt.Sprintf(", %d gone already", p.last.Gone)
+	}
 	if p.last.Failed > 0 {
 		text += fmt.Sprintf(", %d failed again", p.last.Failed)
 	}
 	if p.last.Kept > 0 {
 		text += fmt.Sprintf(", %d left", p.last.Kept)
+	}
+	if w := p.last.Waiting; w != nil {
+		return text + fmt.Sprintf(", waiting for %s that %s has in work (if it died, for %s at most)", entries(w.Entries), terminal.Clean(w.Owner), jetstream.ClaimLease)
 	}
 	took := at.Sub(p.started)
 	if handled == 0 || took <= 0 {

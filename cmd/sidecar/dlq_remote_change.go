@@ -22,18 +22,18 @@ const remoteLeave = 30 * time.Second
 
 // Remove removes entries.
 func (r *remote) Remove(ctx context.Context, f dlq.Filter, o dlq.RemoveOptions) (*dlq.Report, error) {
-	return r.change(ctx, "rm", selectionBody(f), o.Confirm, o.OnProgress)
+	return r.change(ctx, "rm", selectionBody(f), o.DryRun, o.Confirm, o.OnProgress)
 }
 
 // Replay replays entries.
 func (r *remote) Replay(ctx context.Context, f dlq.Filter, o dlq.ReplayOptions) (*dlq.Report, error) {
 	body := selectionBody(f)
 	body["to"], body["rate"], body["concurrency"], body["max_replays"] = o.To, o.Rate, o.Concurrency, o.MaxReplays
-	return r.change(ctx, "replay", body, o.Confirm, o.OnProgress)
+	return r.change(ctx, "replay", body, o.DryRun, o.Confirm, o.OnProgress)
 }
 
-// change asks how much is selected, has that confirmed, and then has it done with no more than that.
-func (r *remote) change(ctx context.Context, what string, body map[string]any, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
+// change asks how much is selected, which is all of a dry run, has that confirmed, and then has it done with no more than that.
+func (r *remote) change(ctx context.Context, what string, body map[string]any, dryRun bool, confirm func(int) error, told func(dlq.Progress)) (*dlq.Report, error) {
 	nothing := &dlq.Report{Failures: []dlq.Failure{}}
 	body["dry_run"] = true
 	dry, err := r.post(ctx, what, body, 0, nil)
@@ -45,6 +45,9 @@ func (r *remote) change(ctx context.Context, what string, body map[string]any, c
 		return nothing, nil
 	case dry.UpTo == nil:
 		return nothing, errors.New("the sidecar does not say what it selected: it is of another version")
+	}
+	if dryRun {
+		return dry, nil
 	}
 	if confirm != nil {
 		if err := confirm(dry.Selected); err != nil {

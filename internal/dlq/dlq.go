@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/jetsidecar/jetsidecar/forward"
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -64,11 +65,12 @@ type Service struct {
 	streams   []string
 	app       App
 	log       *slog.Logger
+	leaseEnds time.Duration // how long a removal waits for entries that others have in work
 }
 
 // New makes a service. It asks nothing of the server.
 func New(o Options) *Service {
-	s := &Service{conn: o.Conn, app: o.App, log: o.Log}
+	s := &Service{conn: o.Conn, app: o.App, log: o.Log, leaseEnds: leaseEnds}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

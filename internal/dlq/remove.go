@@ -26,7 +26,7 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 	}
 	r := s.newRun(len(refs), o.OnProgress)
 	if o.DryRun {
-		return r.dry(refs, upTo), nil
+		return r.dry(refs, upTo, f.explicit()), nil
 	}
 	if o.Confirm != nil {
 		if err := o.Confirm(len(refs)); err != nil {
@@ -42,17 +42,7 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 	return r.end(ctx.Err() != nil), err
 }
 
-// dry tells what is selected, and nothing else.
-func (r *run) dry(refs []ref, upTo []Cursor) *Report {
-	for i := range refs {
-		r.note(Outcome{Entry: refs[i].entry(), Result: Selected})
-	}
-	rep := r.end(false)
-	rep.UpTo = upTo
-	return rep
-}
-
-// removeFrom removes entries of one DLQ stream. Those in replay are left. Without the bucket of claims nobody can be replaying.
+// removeFrom removes entries of one DLQ stream. Those in replay are tried again for as long as a run that died can hold them. Without the bucket of claims nobody can be replaying.
 func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 	stream := refs[0].stream
 	if err := r.s.removable(ctx, stream); err != nil {
@@ -71,6 +61,35 @@ func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 	case !jetstream.IsNoBucket(err):
 		r.s.log.Warn("dead letters are removed without looking whether they are in replay", slog.String("error", err.Error()))
 	}
+	if err := r.removeThese(ctx, claims, refs, explicit); err != nil {
+		return err
+	}
+	for end := time.Now().Add(r.s.leaseEnds); len(r.held.refs) > 0 && !stopped(ctx) && time.Now().Before(end); {
+		again, err := r.waited(ctx, map[string]*jetstream.Claims{stream: claims})
+		if err == nil {
+			err = r.removeThese(ctx, claims, again, explicit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.leaveHeld(ctx)
+	return nil
+}
+
+// leaveHeld leaves the entries that somebody else still has in work, unless it was stopped before that was known.
+func (r *run) leaveHeld(ctx context.Context) {
+	for _, one := range r.held.refs {
+		if stopped(ctx) {
+			break
+		}
+		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: "it is in work by " + r.held.owner})
+	}
+	r.held.refs = nil
+}
+
+// removeThese removes entries, a batch after the other, until ctx ends.
+func (r *run) removeThese(ctx context.Context, claims *jetstream.Claims, refs []ref, explicit bool) error {
 	for batch := range slices.Chunk(refs, removeBatch) {
 		if ctx.Err() != nil {
 			return nil
@@ -108,7 +127,7 @@ func (r *run) removeBatch(ctx context.Context, claims *jetstream.Claims, batch [
 			if slices.Contains(taken, batch[i].seq()) {
 				got = append(got, batch[i])
 			} else {
-				r.note(Outcome{Entry: batch[i].entry(), Result: Kept, Why: "it is in work by " + by})
+				r.hold(batch[i], by)
 			}
 		}
 	}
@@ -127,8 +146,8 @@ func (r *run) removeAll(ctx context.Context, refs []ref, explicit bool) error {
 }
 
 func (r *run) removeOne(ctx context.Context, one ref, explicit bool) error {
-	if one.half == firstPart && !explicit && time.Since(one.time) < halfMayGrow {
-		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: "its second part may be on its way: remove it by its sequence alone, or in a minute"})
+	if why := unripe(&one, explicit); why != "" {
+		r.note(Outcome{Entry: one.entry(), Result: Kept, Why: why})
 		return nil
 	}
 	was, err := r.s.remove(ctx, one.stream, one.stored())
@@ -143,4 +162,12 @@ func (r *run) removeOne(ctx context.Context, one ref, explicit bool) error {
 		r.vanish(one)
 	}
 	return nil
+}
+
+// unripe is why an entry is not removed yet, among others; empty if it is.
+func unripe(one *ref, explicit bool) string {
+	if one.half != firstPart || explicit || time.Since(one.time) >= halfMayGrow {
+		return ""
+	}
+	return "its second part may be on its way: remove it by its sequence alone, or in a minute"
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"sync"
 
 	"golang.org/x/time/rate"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
 )
-
-// claimedPause is between two looks at entries that others have in work.
-const claimedPause = 200 * time.Millisecond
 
 // Replay replays the entries that the filter selects and that are there when it begins, in order of arrival whatever DLQ
 // stream they are in, each once. An entry is gone when its replay succeeded, or when it is stored anew with the new cause. When
@@ -23,7 +20,7 @@ const claimedPause = 200 * time.Millisecond
 //
 //	claimed         the claim ends by itself; the entry is there
 //	answered        the entry is there, and a second run calls the app again
-//	stored anew     the same; if it fails again, the id of the new entry keeps it single
+//	stored anew     both are there; a second run removes the old one without a call, as superseded
 //	noted as done   whoever comes next removes the entry
 //	first of two    the same
 //	removed         done
@@ -35,9 +32,13 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 	if err != nil {
 		return s.unselected(ctx, err)
 	}
-	r := &replay{run: s.newRun(len(refs), o.OnProgress), o: o, dead: map[*Consumer]*jetstream.DeadLetters{}}
+	r := &replay{
+		run: s.newRun(len(refs), o.OnProgress), o: o, dead: map[*Consumer]*jetstream.DeadLetters{},
+		newer: s.newerThan(f, refs), busy: map[uint64]bool{},
+	}
+	r.idle = sync.NewCond(&r.mu)
 	if o.DryRun {
-		return r.dry(refs, upTo), nil
+		return r.dry(ctx, refs, upTo)
 	}
 	if o.Confirm != nil {
 		if err := o.Confirm(len(refs)); err != nil {
@@ -66,7 +67,10 @@ type replay struct {
 	dead    map[*Consumer]*jetstream.DeadLetters
 	claims  map[string]*jetstream.Claims // by DLQ stream
 
-	claimed []ref // in work by others when it was their turn; guarded by run.mu
+	newer *newer
+
+	busy map[uint64]bool // claims of messages that are in work here; guarded by run.mu
+	idle *sync.Cond      // one less is
 }
 
 // pass replays entries: first all, then again those that others had in work. Nothing is replayed before all their DLQ streams are claimed.
@@ -83,27 +87,18 @@ func (r *replay) pass(ctx context.Context, refs []ref) error {
 		}
 	}
 	r.prepare(ctx)
+	if err := r.newer.choose(ctx, refs); err != nil {
+		return unlessStopped(ctx, err)
+	}
 	if err := r.all(ctx, refs); err != nil {
 		return err
 	}
-	for len(r.claimed) > 0 && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(claimedPause):
+	for len(r.held.refs) > 0 && ctx.Err() == nil {
+		refs, err := r.waited(ctx, r.claims)
+		if err == nil {
+			err = r.all(ctx, refs)
 		}
-		again := r.claimed
-		r.claimed = nil
-		for _, name := range streamsOf(again) {
-			dead, err := r.claims[name].Dead(ctx)
-			if err == nil {
-				err = r.adopt(ctx, r.claims[name], name, dead)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := r.all(ctx, again); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -131,94 +126,6 @@ func (r *replay) open(ctx context.Context, stream string) (*jetstream.Claims, er
 // all replays entries, as many at a time as was asked for.
 func (r *replay) all(ctx context.Context, refs []ref) error {
 	return each(ctx, max(r.o.Concurrency, 1), refs, r.one)
-}
-
-// one replays one entry. An error means that the others need not be tried.
-func (r *replay) one(ctx context.Context, one ref) error {
-	if stopped(ctx) {
-		return nil
-	}
-	work := context.WithoutCancel(ctx)
-	got, _, err := r.claims[one.stream].Take(work, one.seq())
-	if err != nil {
-		return err
-	}
-	if len(got) == 0 {
-		r.mu.Lock()
-		r.claimed = append(r.claimed, one)
-		r.mu.Unlock()
-		return nil
-	}
-	handled, err := r.taken(ctx, one)
-	if handled {
-		return err
-	}
-	return errors.Join(err, r.claims[one.stream].Release(work, one.seq()))
-}
-
-// taken replays an entry that is claimed. It returns true if the claim was given up with it.
-func (r *replay) taken(ctx context.Context, one ref) (handled bool, err error) {
-	l, err := r.s.load(context.WithoutCancel(ctx), &one)
-	if err != nil {
-		return false, err
-	}
-	if l == nil {
-		r.vanish(one)
-		return false, nil
-	}
-	if why := r.unfit(l); why != "" {
-		r.note(Outcome{Entry: &l.Entry, Result: Kept, Why: why})
-		return false, nil
-	}
-	if !r.turn(ctx) {
-		return false, nil
-	}
-	var o *Outcome
-	if r.o.To == ToStream {
-		o, err = r.toStream(context.WithoutCancel(ctx), l)
-	} else {
-		o, err = r.toApp(ctx, l)
-	}
-	if o == nil {
-		return false, err
-	}
-	o.Entry = &l.Entry
-	if o.Result == Kept {
-		r.note(*o)
-		return false, err
-	}
-	if err := r.finish(r.claims[one.stream], one.stream, one.stored()); err != nil {
-		return true, fmt.Errorf("entry %d of stream %s is %s and could not be removed, which a second run does: %w", one.seq(), one.stream, o.Result, err)
-	}
-	r.note(*o)
-	return true, nil
-}
-
-// turn waits as long as the rate says; false if the run stops first.
-func (r *replay) turn(ctx context.Context) bool {
-	return r.limiter == nil || r.limiter.Wait(ctx) == nil
-}
-
-// unfit is why an entry is not replayed at all; empty if it is.
-func (r *replay) unfit(l *Letter) string {
-	switch {
-	case l.Part != "":
-		return fmt.Sprintf("it is half a message: part %s alone", l.Part)
-	case r.o.MaxReplays > 0 && l.Replays >= r.o.MaxReplays:
-		return "it was replayed " + times(r.o.MaxReplays) + " already"
-	case l.Subject == "":
-		return "it does not say its original subject"
-	case original(l.Headers).IsZero():
-		return "it does not say when its message was stored"
-	}
-	return ""
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // load reads a selected entry again; nil if it is not there any more.

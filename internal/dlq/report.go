@@ -5,7 +5,8 @@ type RemoveOptions struct {
 	DryRun bool
 	// Confirm, if set, is asked once the selection is fixed, with its number of entries; an error ends it with that error.
 	Confirm func(selected int) error
-	// OnProgress, if set, is told after each entry, by one goroutine at a time; it must not block.
+	// OnProgress, if set, is told after each entry, and without a Last when others are waited for, by one goroutine at a time; it must
+	// not block.
 	OnProgress func(Progress)
 }
 
@@ -35,7 +36,8 @@ type ReplayOptions struct {
 	MaxReplays  int     // entries that were replayed so often are left; 0: none are
 	// Confirm, if set, is asked once the selection is fixed, with its number of entries; an error ends it with that error.
 	Confirm func(selected int) error
-	// OnProgress, if set, is told after each entry, by one goroutine at a time; it must not block.
+	// OnProgress, if set, is told after each entry, and without a Last when others are waited for, by one goroutine at a time; it must
+	// not block.
 	OnProgress func(Progress)
 }
 
@@ -45,7 +47,16 @@ type Progress struct {
 	Done     int      `json:"done"`     // gone as asked: removed, accepted by the app, or confirmed by the stream
 	Failed   int      `json:"failed"`   // replayed, failed again, and stored anew with the new cause
 	Kept     int      `json:"kept"`     // left as they were
+	Gone     int      `json:"gone"`     // of Done those that somebody else removed meanwhile, or replayed with success
 	Last     *Outcome `json:"last,omitempty"`
+	// Waiting is set while nothing is left to do but what others have in work.
+	Waiting *Waiting `json:"waiting,omitempty"`
+}
+
+// Waiting are entries that others have in work.
+type Waiting struct {
+	Entries int    `json:"entries"`
+	Owner   string `json:"owner"` // for people
 }
 
 // Outcome is what became of one entry.
@@ -79,7 +90,6 @@ const (
 // Report is what came of a removal or a replay.
 type Report struct {
 	Progress
-	Gone        int       `json:"gone"`                // somebody else removed them meanwhile, or replayed them with success
 	Unsettled   int       `json:"unsettled,omitempty"` // of Gone those that may have failed again in another replay: that took too long to look
 	Interrupted bool      `json:"interrupted"`         // it was stopped before it was through
 	Failures    []Failure `json:"failures"`            // what is still in the DLQ and why, the most frequent first
@@ -87,6 +97,16 @@ type Report struct {
 	Partial bool `json:"partial,omitempty"`
 	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.
 	UpTo []Cursor `json:"up_to,omitzero"`
+	// Exceptions are set by a dry run, where there are some.
+	Exceptions []Exception `json:"exceptions,omitempty"`
+}
+
+// Exception are selected entries of one DLQ stream with which something else would be done than was asked for.
+type Exception struct {
+	Result Result   `json:"result"` // Kept; or Gone or Failed: removed without a call, as superseded by an entry that is selected too or not
+	Stream string   `json:"dlq_stream"`
+	Why    string   `json:"why"`
+	Seqs   []uint64 `json:"seqs"`
 }
 
 // Handled reports whether nothing of the selection is left to do.

@@ -26,6 +26,7 @@ type run struct {
 	report   Report
 	failures Failures
 	vanished []*vanished // of those in report.Gone
+	held     held
 }
 
 func (s *Service) newRun(selected int, onProgress func(Progress)) *run {
@@ -37,13 +38,14 @@ func (r *run) note(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.report.Progress
+	p.Waiting = nil // said anew if it goes on
 	switch o.Result {
 	case Failed:
 		p.Failed++
 	case Kept:
 		p.Kept++
 	case Gone:
-		r.report.Gone++
+		p.Gone++
 		p.Done++
 	default:
 		p.Done++
@@ -60,7 +62,7 @@ func (r *run) end(interrupted bool) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep := r.report
-	rep.Last, rep.Failures = nil, r.failures.List()
+	rep.Last, rep.Waiting, rep.Failures = nil, nil, r.failures.List()
 	rep.Interrupted = interrupted && rep.Done+rep.Failed+rep.Kept < rep.Selected
 	return &rep
 }
@@ -122,14 +124,14 @@ func (s *Service) remove(ctx context.Context, stream string, parts []uint64) (wa
 }
 
 // finish removes an entry that is handled. That it is, is noted first, so that whoever comes after a kill removes it too and does not
-// handle it again. While NATS is away it tries on for a while.
-func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64) error {
+// handle it again. While NATS is away it tries on for a while. also is what else is claimed with it.
+func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64, also uint64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), finishFor)
 	defer cancel()
 	steps := []func() error{
 		func() error { return claims.Done(ctx, parts) },
 		func() error { _, err := r.s.remove(ctx, stream, parts); return err },
-		func() error { return claims.Release(ctx, parts[0]) },
+		func() error { return claims.Release(ctx, parts[0], also) },
 	}
 	var last error
 	for len(steps) > 0 {

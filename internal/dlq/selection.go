@@ -15,6 +15,9 @@ type ref struct {
 	half    string    // Entry.Part
 	time    time.Time
 	replays int
+	at      int64  // Dlq-Time-Stamp in Unix nanoseconds; 0: the entry does not say
+	bare    bool   // it does not say its original subject
+	met     bool   // somebody else had it in work
 	whole   *Entry // where it is the only one
 }
 
@@ -27,7 +30,10 @@ type origin struct {
 func originOf(e *Entry) origin { return origin{e.Stream, e.Consumer, e.Sequence} }
 
 func refOf(e *Entry) ref {
-	r := ref{origin: originOf(e), stream: e.DLQStream, half: e.Part, time: e.Time, replays: e.Replays}
+	r := ref{origin: originOf(e), stream: e.DLQStream, half: e.Part, time: e.Time, replays: e.Replays, bare: e.Subject == ""}
+	if at, err := time.Parse(time.RFC3339Nano, e.stamp); err == nil && !at.IsZero() {
+		r.at = at.UnixNano()
+	}
 	for i, p := range e.parts {
 		r.parts[i] = p.seq
 	}

@@ -64,10 +64,7 @@ func (s *Service) consumer(stream, durable string) *Consumer {
 // toApp sends an entry to the app, once. If that fails again it returns when the new entry is stored. It returns no outcome if
 // the run stops before the app was reached.
 func (r *replay) toApp(ctx context.Context, l *Letter) (*Outcome, error) {
-	c := r.s.consumer(l.Stream, l.Consumer)
-	if c == nil {
-		return &Outcome{Result: Kept, Why: fmt.Sprintf("consumer %s of stream %s is not in this configuration, or has no DLQ there", l.Consumer, l.Stream)}, nil
-	}
+	c := r.s.consumer(l.Stream, l.Consumer) // there is one, else the entry is unfit
 	m := replayed(l)
 	result := r.call(ctx, c, m)
 	if result.Kind == policy.HandedBack {

@@ -99,13 +99,14 @@ class Run {
     this.bar.max = p.selected;
     this.bar.value = through;
     const rate = through / seconds;
+    const waiting = p.waiting && `, waiting for ${count(p.waiting.entries)} that ${visible(p.waiting.owner)} has in work`;
     const left = rate > 0 && through < p.selected ? `, ${rate.toFixed(rate < 10 ? 1 : 0)} a second, ${span((p.selected - through) / rate)} left` : '';
-    set(this.words, `${count(through)} of ${count(p.selected)}: ${this.inWords(p)}${left}`);
+    set(this.words, `${count(through)} of ${count(p.selected)}: ${this.inWords(p)}${waiting || left}`);
   }
 
   inWords(p) {
     return [
-      `${count(p.done)} ${this.what === 'rm' ? 'deleted' : 'replayed'}`,
+      `${count(p.done - (p.gone || 0))} ${this.what === 'rm' ? 'deleted' : 'replayed'}`,
       p.failed > 0 && `${count(p.failed)} failed again`,
       p.kept > 0 && `${count(p.kept)} kept`,
       p.gone > 0 && `${count(p.gone)} gone meanwhile`,

@@ -1,0 +1,123 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/forward"
+)
+
+// copied stores the entry at a sequence once more, as a replay that failed would, with headers changed.
+func (b *bench) copied(seq uint64, replays int, changed nats.Header) {
+	b.t.Helper()
+	stream, err := b.js.Stream(b.t.Context(), "O_DLQ")
+	b.must(err)
+	m, err := stream.GetMsg(b.t.Context(), seq)
+	b.must(err)
+	header := nats.Header{"Dlq-Replays": {strconv.Itoa(replays)}}
+	for _, from := range []nats.Header{m.Header, changed} {
+		for name, values := range from {
+			if name != "Dlq-Replays" {
+				header[name] = values
+			}
+		}
+	}
+	_, err = b.js.PublishMsg(b.t.Context(), &nats.Msg{Subject: m.Subject, Data: m.Data, Header: header})
+	b.must(err)
+}
+
+// An entry that a killed run had answered and stored anew is removed without a call, and its message is replayed once.
+func TestSuperseded(t *testing.T) {
+	anotherTime := nats.Header{"Dlq-Time-Stamp": {time.Unix(1, 0).UTC().Format(time.RFC3339Nano)}}
+	for _, c := range []struct {
+		name                     string
+		status                   int
+		replays                  int // of the copy of entry 1, which is 3
+		changed                  nats.Header
+		f                        Filter
+		to                       Destination
+		calls                    int // of message 1
+		done, gone, failed, kept int
+		left                     []uint64 // sequences of the DLQ stream
+	}{
+		{"passes", 200, 1, nil, Filter{}, ToApp, 1, 3, 1, 0, 0, nil},
+		{"to the stream", 200, 1, nil, Filter{}, ToStream, 0, 3, 1, 0, 0, nil},
+		{"fails again", 422, 1, nil, Filter{}, ToApp, 1, 1, 1, 2, 0, []uint64{4, 5}},
+		{"the old one alone", 200, 1, nil, Filter{Last: 1}, ToApp, 0, 0, 0, 1, 0, []uint64{2, 3}},
+		{"the new one alone", 200, 1, nil, Filter{First: 3}, ToApp, 1, 1, 0, 0, 0, []uint64{1, 2}},
+		{"as often", 422, 0, nil, Filter{}, ToApp, 2, 0, 0, 3, 0, []uint64{4, 5}},
+		{"half of it", 200, 1, nats.Header{"Dlq-Part": {"1/2"}}, Filter{}, ToApp, 1, 2, 0, 0, 1, []uint64{3}},
+		{"of another message", 200, 1, anotherTime, Filter{}, ToApp, 2, 3, 0, 0, 0, nil},
+		{"for another consumer", 200, 1, nats.Header{"Dlq-Consumer": {"v"}}, Filter{}, ToApp, 1, 2, 0, 0, 0, []uint64{3}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, 2)
+			b.copied(1, c.replays, c.changed)
+			s := b.service(nil)
+			b.app.script = func(context.Context, *forward.Message) forward.Result { return answer(c.status) }
+			r, err := s.Replay(t.Context(), c.f, ReplayOptions{To: c.to})
+			b.must(err)
+			if r.Done != c.done || r.Gone != c.gone || r.Failed != c.failed || r.Kept != c.kept || r.Done+r.Failed+r.Kept != r.Selected {
+				t.Errorf("%+v", r)
+			}
+			if n := b.app.calls[1]; n != c.calls {
+				t.Errorf("%d calls, want %d", n, c.calls)
+			}
+			var left []uint64
+			stream, err := b.js.Stream(t.Context(), "O_DLQ")
+			b.must(err)
+			for seq := range stream.CachedInfo().State.LastSeq {
+				if m, err := stream.GetMsg(t.Context(), seq+1); err == nil {
+					left = append(left, m.Sequence)
+				} else if !errors.Is(err, natsjs.ErrMsgNotFound) {
+					t.Error(err)
+				}
+			}
+			if !slices.Equal(left, c.left) {
+				t.Errorf("%d are left, want %d", left, c.left)
+			}
+		})
+	}
+}
+
+// Two entries of one message are not at the app at the same time.
+func TestMessageIsAtTheAppOnce(t *testing.T) {
+	b := newBench(t, 1)
+	b.copied(1, 0, nil)
+	for range 20 {
+		b.copied(1, 0, nats.Header{"Dlq-Sequence": {"9"}})
+	}
+	var mu sync.Mutex
+	inWork, others := 0, 0
+	through := make(chan struct{})
+	b.app.script = func(_ context.Context, m *forward.Message) forward.Result {
+		mu.Lock()
+		defer mu.Unlock()
+		if m.Sequence == 9 {
+			if others++; others == 20 {
+				close(through)
+			}
+			return answer(200)
+		}
+		if inWork++; inWork > 1 {
+			t.Error("it is there twice")
+		}
+		mu.Unlock()
+		<-through
+		mu.Lock()
+		inWork--
+		return answer(200)
+	}
+	r, err := b.service(nil).Replay(t.Context(), Filter{}, ReplayOptions{Concurrency: 3})
+	if err != nil || r.Done != 22 || r.Gone != 0 || b.app.calls[1] != 2 {
+		t.Errorf("%v, %+v, %d calls", err, r, b.app.calls[1])
+	}
+}
