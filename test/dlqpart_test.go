@@ -103,3 +103,21 @@ func TestStopWithADeadLetterDenied(t *testing.T) {
 		})
 	}
 }
+
+// With an order a key waits for its dead letter: once it may be stored, that is soon.
+func TestOneSubjectOfTheDLQDeniedWithAnOrder(t *testing.T) {
+	w := newWorldOn(t, localnats.Options{Config: permitted(`"dlq.ORDERS.worker.orders.held"`)})
+	w.app.on(rejecting)
+	s := w.running(some, consumer(func(c *config.Consumer) { c.Order = "subject" }))
+	for range 20 {
+		w.publish("orders.held", "x")
+		w.publish("orders.bad", "x")
+	}
+	w.waitDead(20)
+	s.waitMetric("sidecar_dlq_publish_failures_total", atLeast(6)) // five pauses, of 8 s together
+	w.must(w.nats.Reload(permitted()))
+	w.balance()
+	if calls := w.app.count(); calls != 40 {
+		t.Errorf("%d calls for 40 messages", calls)
+	}
+}

@@ -129,6 +129,7 @@ func (t *tries) saysOver(now time.Time) bool {
 // failed notes a failure, and returns the pause before the next try.
 func (g *graves) failed(dl *deadLetter, began time.Time, err error) time.Duration {
 	g.p.Observer.DeadLetterFailed(dl.message.Sequence, err)
+	held := g.p.order != nil || dl.message.Last()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -136,7 +137,7 @@ func (g *graves) failed(dl *deadLetter, began time.Time, err error) time.Duratio
 	if g.tries.saysFailure(dl, began, now, err) {
 		g.p.Log.Error("the dlq cannot take an entry, its message is held back", slog.Uint64("sequence", dl.message.Sequence), slog.String("error", err.Error()))
 	}
-	if all {
+	if all || held { // who looks knows when a held one is due, too
 		g.lookSoon()
 	}
 	if g.stopping {
