@@ -45,9 +45,9 @@ type Conn struct {
 	mu       sync.Mutex
 	watchers map[int]func(connected bool)
 	nextID   int
-	quiet    map[string]time.Time           // when a complaint was last logged
-	denials  map[string]time.Time           // what the server refused, and when
-	hearing  map[*func(string)]func(string) // who waits to hear what it refuses
+	quiet    map[string]time.Time                  // when a complaint was last logged
+	denials  map[string]time.Time                  // what the server refused, and when
+	awaiting map[string][]*context.CancelCauseFunc // see untilRefused
 	closed   chan struct{}
 	version  string          // of the server, as it was last known
 	trouble  string          // why the last try to connect did not succeed
@@ -81,7 +81,7 @@ func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
 func newConn(cfg Config, log *slog.Logger) *Conn {
 	c := &Conn{
 		prefix: apiPrefix(cfg), imported: cfg.APIPrefix != "", log: log,
-		watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, hearing: map[*func(string)]func(string){}, closed: make(chan struct{}),
+		watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, awaiting: map[string][]*context.CancelCauseFunc{}, closed: make(chan struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
@@ -322,6 +322,7 @@ func (c *Conn) onAsyncError(err error) {
 	kind := text
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		c.refused(text)
+		c.endRefused(err.Error())
 		if subject, subscription, ok := parseRefusal(text); ok {
 			kind = fmt.Sprintf("refused %t %s", subscription, c.refusedKind(subject))
 			if subscription && strings.HasPrefix(subject, nats.InboxPrefix) {
@@ -343,9 +344,6 @@ func (c *Conn) refused(text string) {
 		clear(c.denials)
 	}
 	c.denials[text] = time.Now()
-	for _, hear := range c.hearing {
-		hear(text)
-	}
 }
 
 // denied reports whether the server refused a subject within the last minute, for lack of permission.

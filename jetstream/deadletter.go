@@ -44,12 +44,11 @@ type DeadLetters struct {
 	log              *slog.Logger
 
 	mu     sync.Mutex
-	detail string    // why the stream cannot take an entry; empty when it can, as far as its state tells
-	refuse string    // why the last entry was not stored; empty when it was
-	since  time.Time // when refuse was seen
-	misfit bool      // what is published would not get to the DLQ stream or not stay there, or it was not looked up yet
-	maxMsg int       // the DLQ stream's limit, 0 if none
-	drops  string    // the limits by which the DLQ stream drops entries; empty: none
+	detail string // why the stream cannot take an entry; empty when it can, as far as its state tells
+	tries  outcomes
+	misfit bool   // what is published would not get to the DLQ stream or not stay there, or it was not looked up yet
+	maxMsg int    // the DLQ stream's limit, 0 if none
+	drops  string // the limits by which the DLQ stream drops entries; empty: none
 	level  level
 	causes map[string]int // entries stored by this process, by reason
 }
@@ -79,7 +78,7 @@ func (l *level) depth() uint64 {
 
 // NewDeadLetters prepares to store the dead letters of a stream's durable.
 func NewDeadLetters(conn *Conn, cfg DeadLetterConfig, stream, durable string, log *slog.Logger) *DeadLetters {
-	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet", misfit: true, causes: map[string]int{}}
+	d := &DeadLetters{conn: conn, cfg: cfg, source: stream, consumer: durable, log: log, detail: "not looked up yet", misfit: true, causes: map[string]int{}, tries: outcomes{denied: map[string]time.Time{}}}
 	d.name = DeadLetterStream(cfg, stream, durable)
 	d.pattern = DeadLetterPattern(cfg, stream)
 	return d
@@ -98,20 +97,17 @@ func DeadLetterPattern(cfg DeadLetterConfig, stream string) string {
 // Stream is the name of the DLQ stream.
 func (d *DeadLetters) Stream() string { return d.name }
 
-// State reports whether the DLQ can take an entry, as far as is known, why not, and how many entries it has.
+// State reports whether the DLQ can take an entry, as far as is known, why not, and how many entries it has. If it can, the detail is of an
+// entry that is refused for its own subject or size, if there is one.
 func (d *DeadLetters) State() (ok bool, detail string, depth uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	detail = d.detail
-	if detail == "" && time.Since(d.since) < refusalCounts {
-		detail = d.refuse
+	if d.detail != "" {
+		return false, d.detail, d.level.depth()
 	}
-	return detail == "", detail, d.level.depth()
+	ok, detail = d.tries.state(time.Now())
+	return ok, detail, d.level.depth()
 }
-
-// refusalCounts is how long an entry that was not stored says that the DLQ takes none, while the stream looks fine: it is
-// tried again well within that time, unless its message is gone.
-const refusalCounts = time.Minute
 
 func detailOf(err error) string {
 	if err == nil {
@@ -287,10 +283,11 @@ func (d *DeadLetters) Put(ctx context.Context, dl DeadLetter) (dropped int, err 
 
 // PutAt is Put that also returns the entry's sequence in the DLQ stream, of its first part if there are two.
 func (d *DeadLetters) PutAt(ctx context.Context, dl DeadLetter) (seq uint64, dropped int, err error) {
+	began := time.Now()
 	seq, dropped, err = d.put(ctx, dl)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.refuse, d.since = detailOf(err), time.Now()
+	d.tries.note(try{dl.Message.Sequence, d.subject(dl.Message.Subject), began, time.Now()}, err)
 	if err == nil {
 		d.causes[dl.Reason]++
 	}
@@ -336,18 +333,20 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) (seq uint64, e
 	}
 	ctx, cancel := d.conn.bounded(ctx, putTimeout)
 	defer cancel()
-	var ack *natsjs.PubAck
-	err = d.conn.permitted(ctx, func(ctx context.Context) (err error) {
-		ack, err = d.conn.js.PublishMsg(ctx, msg)
-		return err
-	}, msg.Subject)
+	ctx, answered := d.conn.untilRefused(ctx, msg.Subject)
+	defer answered()
+	ack, err := d.conn.js.PublishMsg(ctx, msg)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
 		return 0, fmt.Errorf("%w: %w", ErrNotConnected, ErrUnsure)
+	case err != nil && errors.Is(context.Cause(ctx), ErrDenied):
+		return 0, ownRefusal{fmt.Errorf("storing in DLQ stream %s: %w", d.name, deniedSubject(msg.Subject))}
 	case errors.Is(err, natsjs.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return 0, fmt.Errorf("storing in DLQ stream %s: no stream listens on %s", d.name, msg.Subject)
 	case errors.Is(err, context.DeadlineExceeded):
 		return 0, fmt.Errorf("storing in DLQ stream %s: not confirmed within %s, %w", d.name, putTimeout, ErrUnsure)
+	case isOfEntry(err):
+		return 0, ownRefusal{fmt.Errorf("storing in DLQ stream %s: %s: %w", d.name, msg.Subject, err)}
 	case err != nil:
 		return 0, fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)
 	case ack.Stream != d.name:

@@ -16,23 +16,11 @@ func (d deniedSubject) Is(target error) bool { return target == ErrDenied }
 // permitted has a request made that is published to one of these subjects. It ends as soon as the server refuses that, which it does not answer,
 // and the error then is ErrDenied and names the subject.
 func (c *Conn) permitted(ctx context.Context, request func(context.Context) error, subjects ...string) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	hear := func(text string) {
-		for _, s := range subjects {
-			if strings.Contains(text, `"`+s+`"`) {
-				cancel(deniedSubject(s))
-			}
-		}
+	for _, subject := range subjects {
+		var answered context.CancelFunc
+		ctx, answered = c.untilRefused(ctx, subject)
+		defer answered()
 	}
-	c.mu.Lock()
-	c.hearing[&hear] = hear
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.hearing, &hear)
-	}()
 	err := request(ctx)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrDenied) {
 		return cause

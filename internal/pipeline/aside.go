@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
@@ -38,7 +39,8 @@ func (g *graves) putAside(dl *deadLetter, wait time.Duration) {
 		g.p.Source.Survived(dl.message)
 		g.hold(dl)
 	case g.remember(dl):
-		dl.message.Nak(jittered(max(wait, firstPause)) + firstPause/2)
+		wait = max(wait, firstPause)
+		dl.message.Nak(wait + rand.N(wait/8)) // not before it is its turn, and not all at once
 	default:
 		g.p.Source.Survived(dl.message)
 		g.hold(dl)

@@ -25,7 +25,10 @@ type deadLetter struct {
 	attempt
 	letter    jetstream.DeadLetter
 	since     time.Time // when it was put aside
+	tries     int       // that failed
+	failedAt  time.Time // when the last of them did
 	notBefore time.Time // when it may be tried again, whatever the others may
+	alone     bool      // it fails while others are stored
 	unsure    bool      // it was sent to the DLQ, and may be there
 }
 
@@ -41,14 +44,12 @@ type graves struct {
 	mu         sync.Mutex
 	aside      map[asideKey]*deadLetter // put aside, by message
 	remembered int                      // bytes in aside
-	failures   int                      // in a row
-	next       time.Time                // not before then is the DLQ tried again
-	said       time.Time                // when a failure was last logged
-	held       []*deadLetter            // leased, waiting for next
-	busy       int                      // added and neither stored nor put aside
-	storing    int                      // of those, on their way to the DLQ
-	stopping   bool                     // nothing waits any more, but what must not be handed back: see finish
-	closed     bool                     // nothing more is sent to the DLQ
+	tries      tries
+	held       []*deadLetter // leased, waiting for their turn
+	busy       int           // added and neither stored nor put aside
+	storing    int           // of those, on their way to the DLQ
+	stopping   bool          // nothing waits any more, but what must not be handed back: see finish
+	closed     bool          // nothing more is sent to the DLQ
 }
 
 func newGraves(p *Pipeline) *graves {
@@ -91,7 +92,7 @@ func (g *graves) write(ctx context.Context) {
 		case dl := <-g.queue:
 			if dl.message.Lost() {
 				g.lost(dl)
-			} else if wait := g.turn(); wait > 0 {
+			} else if wait := g.turn(dl); wait > 0 {
 				g.putAside(dl, wait)
 			} else {
 				g.store(ctx, dl)
@@ -102,22 +103,18 @@ func (g *graves) write(ctx context.Context) {
 	}
 }
 
-// turn reports how long to wait before the DLQ is tried again; 0 if now: then stored must follow. While it fails, one try is made
-// at a time.
-func (g *graves) turn() time.Duration {
+// turn reports how long an entry must wait before it may be sent to the DLQ; 0 if now: then stored must follow.
+func (g *graves) turn(dl *deadLetter) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return longPause
 	}
-	if g.failures > 0 {
-		if wait := time.Until(g.next); wait > 0 {
-			return wait
-		}
-		g.next = time.Now().Add(longPause) // this one tries; its result sets it anew
+	wait := g.tries.turn(dl, time.Now())
+	if wait <= 0 {
+		g.storing++
 	}
-	g.storing++
-	return 0
+	return wait
 }
 
 func (g *graves) stored() {
@@ -128,10 +125,11 @@ func (g *graves) stored() {
 
 // store writes one dead letter, and settles its message once the DLQ confirmed it.
 func (g *graves) store(ctx context.Context, dl *deadLetter) {
+	began := time.Now()
 	dropped, err := g.p.DeadLetters.Put(ctx, dl.letter)
 	switch {
 	case err == nil:
-		g.succeeded()
+		g.succeeded(began)
 		if g.p.memory != nil {
 			g.p.memory.Remember(dl.self) // only itself: a corrected message under the same id is delivered
 		}
@@ -144,42 +142,10 @@ func (g *graves) store(ctx context.Context, dl *deadLetter) {
 		}
 		g.p.settled(&dl.attempt, ResultDLQ)
 	case ctx.Err() != nil: // stored or not: finish has counted it
-	case errors.Is(err, jetstream.ErrDeadLetterTooLarge):
-		dl.notBefore = time.Now().Add(g.failed(dl, err, false))
-		g.putAside(dl, longPause)
 	default:
 		dl.unsure = dl.unsure || errors.Is(err, jetstream.ErrUnsure)
-		g.putAside(dl, g.failed(dl, err, true))
+		g.putAside(dl, g.failed(dl, began, err))
 	}
-}
-
-func (g *graves) succeeded() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.failures > 0 {
-		g.p.Log.Info("the dlq takes entries again")
-	}
-	g.failures, g.next, g.said = 0, time.Time{}, time.Time{}
-}
-
-// failed notes a failure, and returns the pause before the next try.
-func (g *graves) failed(dl *deadLetter, err error, all bool) time.Duration {
-	g.p.Observer.DeadLetterFailed(dl.message.Sequence, err)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	if now.Sub(g.said) > 30*time.Second {
-		g.said = now
-		g.p.Log.Error("the dlq cannot take an entry, its message is held back", slog.Uint64("sequence", dl.message.Sequence), slog.String("error", err.Error()))
-	}
-	if !all {
-		return longPause
-	}
-	pause := jittered(min(firstPause<<min(g.failures, 6), longPause))
-	g.failures++
-	g.next = now.Add(pause)
-	g.lookSoon()
-	return pause
 }
 
 // lookSoon asks for a look at the DLQ stream.
@@ -207,6 +173,7 @@ func (g *graves) watch(ctx context.Context) {
 		}
 		lost = err != nil
 		g.releaseHeld()
+		g.sayOver()
 		wait := time.NewTimer(g.beforeHeld(jittered(pause)))
 		select {
 		case <-ctx.Done():
@@ -224,7 +191,7 @@ func (g *graves) beforeHeld(pause time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, dl := range g.held {
-		pause = min(pause, max(time.Until(g.next), time.Until(dl.notBefore), firstPause))
+		pause = min(pause, max(time.Until(g.tries.next), time.Until(dl.notBefore), firstPause))
 	}
 	return pause
 }
@@ -243,7 +210,7 @@ func (g *graves) pauseLook(ctx context.Context) {
 func (g *graves) retryNow() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.next = time.Now()
+	g.tries.next = time.Now()
 }
 
 func (g *graves) complain(ctx context.Context, err error) {
@@ -252,8 +219,9 @@ func (g *graves) complain(ctx context.Context, err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now := time.Now(); now.Sub(g.said) > 30*time.Second {
-		g.said = now
+	now := time.Now()
+	g.tries.failed = now
+	if g.tries.says(now) {
 		g.p.Log.Error("the dlq is not usable", slog.String("error", err.Error()))
 	}
 }

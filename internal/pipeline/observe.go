@@ -90,7 +90,7 @@ type Status struct {
 
 	DLQEnabled bool
 	DLQOK      bool   // the DLQ can take an entry, as far as is known
-	DLQDetail  string // why it cannot
+	DLQDetail  string // why it cannot, or else why it does not take a single entry
 	DLQStream  string
 	DLQDepth   uint64 // entries in the DLQ stream
 	DLQAlert   bool   // more than alert_depth
