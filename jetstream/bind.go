@@ -123,11 +123,11 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	}
 	asked := time.Now()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
-	switch {
-	case err == nil && s.cfg.Manage == ManageUpdate:
-		info, err = s.update(ctx, info)
-	case errors.Is(err, ErrConsumerNotFound) && s.cfg.Manage != ManageNone:
+	if errors.Is(err, ErrConsumerNotFound) && s.cfg.Manage != ManageNone {
 		info, err = s.create(ctx, stream)
+	}
+	if err == nil && s.cfg.Manage == ManageUpdate {
+		info, err = s.update(ctx, info) // also what another sidecar made just now
 	}
 	if err == nil && stateless(info, stream.Config.Replicas) {
 		err = fmt.Errorf("looking up durable %s of stream %s: %w", s.cfg.Durable, s.cfg.Stream, errStateless)
