@@ -327,6 +327,9 @@ func (s *Source) warnings(b *binding) []string {
 	if w := s.conn.unpinned(s.cfg, b.info.Config); w != "" {
 		ws = append(ws, w)
 	}
+	if w := crowded(s.cfg, b.info.Config); w != "" {
+		ws = append(ws, w)
+	}
 	if !s.cfg.Ordered && s.due == nil && pinned(b.info.Config) != "" {
 		ws = append(ws, "it is pinned to one client at a time (priority group "+pinned(b.info.Config)+"): of several sidecars one works; manage: update takes the sidecar's own group away where there is no order")
 	}

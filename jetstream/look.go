@@ -192,6 +192,7 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	s.judgeLanes(info, l.asked, l.counted)
 	s.offerHeld(info)
 	s.gather(info, l.asked, l.arrived)
+	s.leaveRoom(info, time.Now())
 	s.warnParked(info)
 }
 

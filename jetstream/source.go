@@ -90,6 +90,8 @@ type Source struct {
 	pin     pin
 	hearing hearing
 
+	makesWay bool // no request is sent, for the sake of the source that the durable is pinned to: see leaveRoom
+
 	lent      int    // leases lent to the retry stream
 	lentBytes int64  // and bytes
 	parked    int    // messages that waited for a retry at the last look, or were leased by others
@@ -520,6 +522,7 @@ func (s *Source) open(b *binding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bound, s.rebind, s.refused, s.suspect, s.roundOpen = b, "", "", false, false
+	s.makesWay = false
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence, s.counting = b.asked, time.Time{}
 	s.hearing = hearing{last: b.asked}
