@@ -42,6 +42,7 @@ func (c *client) status() int {
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		c.t.Fatal(err)
 	}
+	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
 	resp, err := http.ReadResponse(c.r, nil)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Fatal("it is neither answered nor closed")
