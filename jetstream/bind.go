@@ -327,7 +327,7 @@ func (s *Source) warnings(b *binding) []string {
 	if w := s.conn.unpinned(s.cfg, b.info.Config); w != "" {
 		ws = append(ws, w)
 	}
-	if w := crowded(s.cfg, b.info.Config); w != "" {
+	if w := fewMayWait(s.cfg, b.info.Config); w != "" {
 		ws = append(ws, w)
 	}
 	if !s.cfg.Ordered && s.due == nil && pinned(b.info.Config) != "" {

@@ -37,8 +37,8 @@ func (s *Source) sayCrowded(what string, info *natsjs.ConsumerInfo) {
 		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable), slog.Int("max_waiting", info.Config.MaxWaiting))
 }
 
-// crowded warns of a durable for one sidecar at a time at which few pull requests may wait, or is empty.
-func crowded(cfg ConsumerConfig, have natsjs.ConsumerConfig) string {
+// fewMayWait warns of a durable for one sidecar at a time at which few pull requests may wait, or is empty.
+func fewMayWait(cfg ConsumerConfig, have natsjs.ConsumerConfig) string {
 	if !cfg.Ordered && pinned(have) == "" || have.MaxWaiting <= 0 || have.MaxWaiting >= fewWaiting {
 		return ""
 	}
