@@ -24,15 +24,15 @@ func (x *exchange) read(resp *http.Response) error {
 			return err
 		}
 	}
-	x.result.Outcome = x.client.outcome(replyOf(resp), start)
+	x.result.Outcome = x.outcome(replyOf(resp), start)
 	return nil
 }
 
 // outcome is what an answer says.
-func (c *Client) outcome(r reply, start []byte) policy.Outcome {
+func (x *exchange) outcome(r reply, start []byte) policy.Outcome {
 	o := policy.Outcome{Kind: policy.Answered, Status: r.status, Response: start}
 	if r.action != "" {
-		o.Action = c.action(r.action)
+		o.Action = x.action(r.action)
 	}
 	if r.reason != "" {
 		o.Reason = strings.Clone(r.reason[:min(len(r.reason), keptBytes)])
@@ -44,13 +44,13 @@ func (c *Client) outcome(r reply, start []byte) policy.Outcome {
 }
 
 // action is the most careful of the actions that an answer names, separated by commas; 0 if it names none.
-func (c *Client) action(values string) (most policy.Verdict) {
+func (x *exchange) action(values string) (most policy.Verdict) {
 	for value := range strings.SplitSeq(values, ",") {
 		value = strings.TrimSpace(value)
 		action, ok := policy.ParseAction(value)
 		switch {
 		case !ok && value != "":
-			c.warnAction(value)
+			x.warnAction(value)
 		case ok && (most == 0 || careful(action) > careful(most)):
 			most = action
 		}
@@ -60,9 +60,9 @@ func (c *Client) action(values string) (most policy.Verdict) {
 
 // warnAction logs a Sidecar-Action that makes no sense, at most once in a while: an app that gets it wrong does so in
 // every answer.
-func (c *Client) warnAction(value string) {
-	if c.mayWarn() {
-		c.log.Warn("app answered with an unknown sidecar-action, ignored", "value", value[:min(len(value), 100)])
+func (x *exchange) warnAction(value string) {
+	if x.client.mayWarn() {
+		x.client.log.Warn("app answered with an unknown sidecar-action, ignored", "stream", x.stream, "consumer", x.consumer, "value", value[:min(len(value), 100)])
 	}
 }
 

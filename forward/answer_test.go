@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"net"
@@ -146,20 +147,20 @@ func TestEarlyAnswer(t *testing.T) {
 
 func TestUnknownActionIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &logTo{}
+		var log bytes.Buffer
 		n := &network{accept: always("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSidecar-Action: nak\r\n\r\n")}
-		c := newClient(t, n, func(s *setup) { s.options.Logger = slog.New(log) })
+		c := newClient(t, n, func(s *setup) { s.options.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		tg := target(t, c, "POST")
 		for range 50 {
 			c.Forward(t.Context(), tg, message("x"))
 		}
-		if len(log.messages) != 1 {
-			t.Errorf("logged %q", log.messages)
+		if said := log.String(); strings.Count(said, "unknown sidecar-action") != 1 || !strings.Contains(said, "stream=ORDERS consumer=worker value=nak") {
+			t.Errorf("logged %q", said)
 		}
 		time.Sleep(11 * time.Second)
 		c.Forward(t.Context(), tg, message("x"))
-		if len(log.messages) != 2 {
-			t.Errorf("later logged %q", log.messages)
+		if said := log.String(); strings.Count(said, "unknown sidecar-action") != 2 {
+			t.Errorf("later logged %q", said)
 		}
 	})
 }

@@ -83,7 +83,8 @@ func (c *Client) readResults(t *Target, ms []Message, r *BatchResult) {
 		return
 	}
 	if c.mayWarn() {
-		c.log.Warn("the app answered a batch with results that make no sense: what they do not name is tried again", "error", doubt)
+		c.log.Warn("the app answered a batch with results that make no sense: what they do not name is tried again",
+			"stream", ms[0].Stream, "consumer", ms[0].Consumer, "error", doubt)
 	}
 	if r.Action == 0 || r.Action == policy.Ack || r.Action == policy.Drop {
 		r.Action, r.Error = policy.Retry, doubt

@@ -17,11 +17,12 @@ import (
 type exchange struct {
 	context.Context // the caller's
 
-	client  *Client
-	body    []byte
-	sending func(bool)  // Message.Sending
-	wanted  func() bool // Message.Wanted
-	keeps   int         // bytes of the answer's body that are kept
+	client           *Client
+	stream, consumer string // that the message is of
+	body             []byte
+	sending          func(bool)  // Message.Sending
+	wanted           func() bool // Message.Wanted
+	keeps            int         // bytes of the answer's body that are kept
 	envelope
 
 	// Of the current try.
@@ -159,6 +160,7 @@ func (c *Client) begin(ctx context.Context, t *Target, m *Message) *exchange {
 	if t.format != Raw && m.batch == nil {
 		m, dropped = t.format.dress(m)
 	}
+	x.stream, x.consumer = m.Stream, m.Consumer
 	x.Context, x.body, x.sending, x.wanted, x.result, x.keeps = ctx, m.Body, m.Sending, m.Wanted, Result{}, keptBytes
 	if m.batch != nil {
 		x.keeps = readBytes

@@ -58,7 +58,7 @@ func (x *exchange) tryLean(req *http.Request) error {
 		}
 		switch {
 		case err == nil:
-			x.result.Outcome = x.client.outcome(reply, start)
+			x.result.Outcome = x.outcome(reply, start)
 			return nil
 		case x.Context.Err() != nil:
 			return err

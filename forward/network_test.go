@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -142,20 +141,4 @@ func start(ctx context.Context, c *Client, tg *Target, m *Message) <-chan Result
 	done := make(chan Result, 1)
 	go func() { done <- c.Forward(ctx, tg, m) }()
 	return done
-}
-
-// logTo collects log records.
-type logTo struct {
-	slog.Handler
-	mu       sync.Mutex
-	messages []string
-}
-
-func (l *logTo) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l *logTo) Handle(_ context.Context, r slog.Record) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.messages = append(l.messages, r.Message)
-	return nil
 }

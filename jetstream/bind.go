@@ -125,11 +125,11 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	asked := time.Now()
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	took := time.Since(asked)
-	switch {
-	case err == nil && s.cfg.Manage == ManageUpdate:
-		info, err = s.update(ctx, info)
-	case errors.Is(err, ErrConsumerNotFound) && s.cfg.Manage != ManageNone:
+	if errors.Is(err, ErrConsumerNotFound) && s.cfg.Manage != ManageNone {
 		info, err = s.create(ctx, stream)
+	}
+	if err == nil && s.cfg.Manage == ManageUpdate {
+		info, err = s.update(ctx, info) // also what another sidecar made just now
 	}
 	if err == nil && stateless(info, stream.Config.Replicas) {
 		err = fmt.Errorf("looking up durable %s of stream %s: %w", s.cfg.Durable, s.cfg.Stream, errStateless)
@@ -327,6 +327,9 @@ func (s *Source) warnings(b *binding) []string {
 		ws = append(ws, d.String())
 	}
 	if w := s.conn.unpinned(s.cfg, b.info.Config); w != "" {
+		ws = append(ws, w)
+	}
+	if w := fewMayWait(s.cfg, b.info.Config); w != "" {
 		ws = append(ws, w)
 	}
 	if !s.cfg.Ordered && s.due == nil && pinned(b.info.Config) != "" {

@@ -3,6 +3,7 @@ package jetstream
 import (
 	"encoding/json"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -113,6 +114,34 @@ func TestStreamMadeAnewWhileBinding(t *testing.T) {
 				b.next().Ack()
 			}
 			b.eventually("everything is acked", b.settled)
+		})
+	}
+}
+
+// With manage: update a sidecar that is not the first to make the durable changes what the other one made, as it would change one that it found.
+func TestUpdateAfterLostRace(t *testing.T) {
+	for manage, want := range map[Manage]int{ManageUpdate: 700, ManageCreate: 500} {
+		t.Run(string(manage), func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			cfg := b.config()
+			cfg.Manage, cfg.MaxAckPending = manage, 500
+			others := cfg.wanted()
+			var once sync.Once
+			b.front(func(api string, _ *nats.Msg) bool {
+				if strings.HasPrefix(api, "CONSUMER.CREATE.S.d") {
+					once.Do(func() {
+						if _, err := b.js.CreateConsumer(b.ctx, "S", others); err != nil {
+							b.t.Error(err)
+						}
+					})
+				}
+				return false
+			})
+			cfg.MaxAckPending = 700
+			b.run(cfg)
+			if got := b.info().Config.MaxAckPending; got != want {
+				t.Errorf("max_ack_pending is %d, want %d", got, want)
+			}
 		})
 	}
 }

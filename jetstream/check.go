@@ -134,6 +134,9 @@ func (k *checker) durable(ctx context.Context) {
 	if why := k.conn.unpinned(k.cfg, info.Config); why != "" {
 		k.add(Warning, what, why, "make the durable anew, or let the sidecar change it with manage: update, on nats-server 2.11 or later")
 	}
+	if why := fewMayWait(k.cfg, info.Config); why != "" {
+		k.add(Warning, what, why, "make the durable anew with a larger max_waiting, which cannot be changed; 512 is the server's default")
+	}
 }
 
 // filters warns of filter subjects that no message of the stream can have.

@@ -43,8 +43,8 @@ const (
 	maxSubject = 3500
 )
 
-// entries makes the messages that store a dead letter within limit bytes: one, or two parts. What does not fit is left
-// out in this order: the response, the error, original headers from the largest on; and the original id if not even parts fit with it.
+// entries makes the messages that store a dead letter within limit bytes: one, or two parts that have half of the body each. What does not fit is left
+// out, and counted, in this order: the response, the error, original headers from the largest on; and the original id if not even parts fit with it.
 func (d *DeadLetters) entries(dl DeadLetter, limit int) ([]*nats.Msg, int, error) {
 	own := d.cause(dl, ReplaysOf(dl.Message.Header))
 	msgs, dropped, err := d.entriesWith(dl, own, limit)
@@ -62,12 +62,9 @@ func (d *DeadLetters) entriesWith(dl DeadLetter, own map[string]string, limit in
 	if id := msgID(dl.Message); !survives(id) {
 		dropped++
 	}
-	subject := d.subject(dl.Message.Subject)
-	build := func(body []byte, part string, original []header) *nats.Msg {
+	subject, body := d.subject(dl.Message.Subject), dl.Message.Body
+	entry := func(body []byte, part string) *nats.Msg {
 		msg := &nats.Msg{Subject: subject, Data: body, Header: make(nats.Header, len(own)+len(original)+2)}
-		for _, h := range original {
-			msg.Header[h.name] = append(msg.Header[h.name], h.value)
-		}
 		for name, value := range own {
 			msg.Header[name] = []string{value}
 		}
@@ -77,43 +74,48 @@ func (d *DeadLetters) entriesWith(dl DeadLetter, own map[string]string, limit in
 		}
 		return msg
 	}
-	fits := func(msg *nats.Msg) bool {
-		h := headerSize(msg.Header)
-		return h <= maxHeaderBlock && h+len(msg.Data) <= limit
+	whole := entry(body, "")
+	if left, ok := fit(whole, original, limit); ok {
+		return []*nats.Msg{whole}, dropped + left, nil
 	}
-	msg := build(dl.Message.Body, "", original)
-	for _, name := range []string{HeaderResponse, HeaderError} {
-		if fits(msg) {
-			break
-		}
-		delete(own, name)
-		msg = build(dl.Message.Body, "", original)
-	}
-	slices.SortStableFunc(original, func(a, b header) int { return cmp.Compare(len(a.value)+len(a.name), len(b.value)+len(b.name)) })
-	kept := original
-	for !fits(msg) && len(kept) > 0 {
-		kept = kept[:len(kept)-1]
-		msg = build(dl.Message.Body, "", kept)
-	}
-	if fits(msg) {
-		return []*nats.Msg{msg}, dropped + len(original) - len(kept), nil
-	}
-	return d.parts(dl.Message.Body, original, dropped, build, fits)
-}
-
-// parts stores a body that does not fit beside the headers as two entries; the first has the original headers, as far as they fit.
-func (d *DeadLetters) parts(body []byte, original []header, dropped int, build func([]byte, string, []header) *nats.Msg, fits func(*nats.Msg) bool) ([]*nats.Msg, int, error) {
+	// The first part has the original headers. What the second leaves out is in the first, or counted there.
 	half := len(body) / 2
-	first, second := build(body[:half], "1/2", original), build(body[half:], "2/2", nil)
-	kept := original
-	for !fits(first) && len(kept) > 0 {
-		kept = kept[:len(kept)-1]
-		first = build(body[:half], "1/2", kept)
-	}
-	if !fits(first) || !fits(second) {
+	first, second := entry(body[:half], "1/2"), entry(body[half:], "2/2")
+	left, ok := fit(first, original, limit)
+	if _, alsoOK := fit(second, nil, limit); !ok || !alsoOK {
 		return nil, 0, ErrDeadLetterTooLarge
 	}
-	return []*nats.Msg{first, second}, dropped + len(original) - len(kept), nil
+	return []*nats.Msg{first, second}, dropped + left, nil
+}
+
+// fit gives an entry its original headers and leaves out what does not fit. It returns how many headers these are, and whether the rest fits.
+func fit(msg *nats.Msg, original []header, limit int) (left int, ok bool) {
+	size := headerSize(msg.Header)
+	for _, h := range original {
+		size += h.size()
+	}
+	fits := func() bool { return size <= maxHeaderBlock && size+len(msg.Data) <= limit }
+	for _, name := range []string{HeaderResponse, HeaderError} {
+		if value := msg.Header[name]; !fits() && len(value) > 0 {
+			size -= header{name, value[0]}.size()
+			delete(msg.Header, name)
+			left++
+		}
+	}
+	kept := original
+	if !fits() {
+		kept = slices.SortedStableFunc(slices.Values(original), func(a, b header) int { return cmp.Compare(a.size(), b.size()) })
+	}
+	for !fits() && len(kept) > 0 {
+		last := len(kept) - 1
+		size -= kept[last].size()
+		kept = kept[:last]
+		left++
+	}
+	for _, h := range kept {
+		msg.Header[h.name] = append(msg.Header[h.name], h.value)
+	}
+	return left, fits()
 }
 
 // cause is what an entry says of its message and of what went wrong.
@@ -173,6 +175,9 @@ func (d *DeadLetters) subject(original string) string {
 
 type header struct{ name, value string }
 
+// size is that on the wire.
+func (h header) size() int { return len(h.name) + len(": ") + len(h.value) + len("\r\n") }
+
 // originals are the message's headers that go into the entry, in a fixed order, and the number of those that cannot.
 // Dlq headers of an earlier life are left out: an entry has its own, and headers do not grow with each replay.
 func originals(m *Message) (kept []header, dropped int) {
@@ -222,7 +227,7 @@ func headerSize(h nats.Header) int {
 	n := len("NATS/1.0\r\n") + len("\r\n")
 	for name, values := range h {
 		for _, v := range values {
-			n += len(name) + len(": ") + len(v) + len("\r\n")
+			n += header{name, v}.size()
 		}
 	}
 	return n

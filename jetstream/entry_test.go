@@ -89,12 +89,14 @@ func TestEntryFits(t *testing.T) {
 		response, error, kept bool
 	}{
 		{"all fits", 1000, map[string][]string{"X-A": {"1"}}, 3000, 1, 0, true, true, true},
-		{"without the response", 1000, map[string][]string{"X-A": {"1"}}, -1, 1, 0, false, true, true},
-		{"without the error", 1000, map[string][]string{"X-A": {"1"}}, -30, 1, 0, false, false, true},
-		{"without headers", 1000, map[string][]string{"X-A": {strings.Repeat("a", 500)}}, 1400, 1, 1, false, false, false},
-		{"the largest header goes first", 1000, map[string][]string{"X-A": {"1"}, "X-B": {strings.Repeat("b", 500)}}, 1500, 1, 1, false, false, true},
-		{"a header block too large for JetStream", 10, map[string][]string{"X-A": {"1"}, "X-B": {big}, "X-C": {big}, "X-D": {big}}, 1 << 20, 1, 1, false, false, true},
-		{"two parts", 1000, map[string][]string{"X-A": {"1"}}, 1000, 2, 0, false, false, true},
+		{"without the response", 1000, map[string][]string{"X-A": {"1"}}, -1, 1, 1, false, true, true},
+		{"without the error", 1000, map[string][]string{"X-A": {"1"}}, -30, 1, 2, false, false, true},
+		{"without headers", 1000, map[string][]string{"X-A": {strings.Repeat("a", 500)}}, 1400, 1, 3, false, false, false},
+		{"the largest header goes first", 1000, map[string][]string{"X-A": {"1"}, "X-B": {strings.Repeat("b", 500)}}, 1500, 1, 3, false, false, true},
+		{"a header block too large for JetStream", 10, map[string][]string{"X-A": {"1"}, "X-B": {big}, "X-C": {big}, "X-D": {big}}, 1 << 20, 1, 3, false, false, true},
+		{"two parts", 1000, map[string][]string{"X-A": {"1"}}, 1000, 2, 0, true, true, true},
+		{"two parts, without the response", 1000, map[string][]string{"X-A": {"1"}}, 830, 2, 1, false, true, true},
+		{"two parts, without both", 1000, map[string][]string{"X-A": {"1"}}, 805, 2, 2, false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			body := bytes.Repeat([]byte("0123456789"), c.body/10)

@@ -32,6 +32,7 @@ type look struct {
 	naks    int
 	counted uint64
 	arrived uint64 // how many messages had
+	leased  int    // how many were leased here
 	cutOff  bool   // it is asked anew
 }
 
@@ -81,7 +82,7 @@ func (s *Source) beginLook(ctx context.Context) *look {
 	case <-s.looks.hurry: // it was meant for an earlier one
 	default:
 	}
-	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted, arrived: s.arrived}
+	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted, arrived: s.arrived, leased: len(s.leases)}
 	l.ctx, l.end = context.WithCancel(ctx)
 	s.looks.underWay, s.looks.asked, s.looks.end = true, l.asked, l.end
 	s.lookAhead = false
@@ -195,7 +196,8 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	s.judgeLanes(info, l.asked, l.counted)
 	s.offerHeld(info)
 	s.gather(info, l.asked, l.arrived)
-	s.warnParked(info)
+	s.leaveRoom(info, time.Now())
+	s.warnParked(l, info, time.Now())
 }
 
 // leader is the server that leads the durable, empty if it is not replicated.
@@ -206,16 +208,38 @@ func leader(info *natsjs.ConsumerInfo) string {
 	return info.Cluster.Leader
 }
 
-// warnParked warns when messages that wait for a retry, or are in work, hold most of what the durable may have pending:
-// when they hold all of it, the server delivers nothing new.
-func (s *Source) warnParked(info *natsjs.ConsumerInfo) {
+// warnParked warns when messages that wait for a retry, or that other sidecars lease, hold most of what the durable may have pending for a while: the
+// rest is all that can be in work here. What this source leases itself comes free as it is done, and a small limit on that is told at the binding.
+func (s *Source) warnParked(l *look, info *natsjs.ConsumerInfo, now time.Time) {
 	most := info.Config.MaxAckPending
-	if most <= 0 || !holdsShare(info.NumAckPending, most, parkedWarning) {
+	elsewhere := info.NumAckPending - l.leased - int(s.arrived-l.arrived) // what was settled here meanwhile is not
+	if most <= 0 || !holdsShare(elsewhere, most, parkedWarning) {
+		s.parkedSince = time.Time{}
 		return
 	}
-	s.conn.complain("parked "+s.cfg.Stream+" "+s.cfg.Durable, "most of max_ack_pending is held by messages that wait for a retry or are in work: new ones will have to wait; raise it, or let retries wait in the retry stream (retry_stream.enabled, nats-server 2.12)",
+	if s.parkedSince.IsZero() {
+		s.parkedSince = now
+	}
+	if now.Sub(s.parkedSince) < parkedFor {
+		return
+	}
+	s.conn.complain("parked "+s.cfg.Stream+" "+s.cfg.Durable, "most of max_ack_pending is held by messages that wait for a retry, or that others lease: new ones will have to wait; "+s.parkedAdvice(most),
 		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable),
 		slog.Int("ack_pending", info.NumAckPending), slog.Int("leased_here", len(s.leases)), slog.Int("max_ack_pending", most))
+}
+
+// parkedAdvice is what to do about that. Why a retry stream that is in use takes nothing is told elsewhere.
+func (s *Source) parkedAdvice(most int) string {
+	const raise = "raise it"
+	switch {
+	case s.retries == nil || s.cfg.Ordered || s.limit() <= 1 || most < keepsOrder:
+		return raise // they cannot wait there
+	case !s.cfg.RetryStream.Enabled:
+		return raise + ", or let retries wait in the retry stream (retry_stream.enabled)"
+	case s.conn.olderThan(2, 12):
+		return raise + ", or let retries wait in the retry stream, which needs nats-server 2.12"
+	}
+	return raise
 }
 
 // holdsShare reports whether n is at least so many per cent of most, which may be as large as an int.

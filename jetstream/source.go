@@ -18,6 +18,8 @@ const (
 	infoEvery = 2 * time.Second
 	// parkedWarning is the share of max_ack_pending, in per cent, from which on a warning is logged.
 	parkedWarning = 80
+	// parkedFor is how long it has to be held.
+	parkedFor = 5 * time.Second
 	// bindEvery bounds the wait between two tries to find the stream and durable.
 	bindEvery = 2 * time.Second
 )
@@ -90,12 +92,15 @@ type Source struct {
 	pin     pin
 	hearing hearing
 
-	lent      int    // leases lent to the retry stream
-	lentBytes int64  // and bytes
-	parked    int    // messages that waited for a retry at the last look, or were leased by others
-	naks      int    // messages put off since
-	most      uint64 // the highest stream sequence delivered in the life of the stream
-	before    uint64 // the same, when the durable was bound to or may have lost state last
+	makesWay bool // no request is sent, for the sake of the source that the durable is pinned to: see leaveRoom
+
+	lent        int       // leases lent to the retry stream
+	lentBytes   int64     // and bytes
+	parked      int       // messages that waited for a retry at the last look, or were leased by others
+	naks        int       // messages put off since
+	parkedSince time.Time // since when most of max_ack_pending is held by such messages; zero: it is not
+	most        uint64    // the highest stream sequence delivered in the life of the stream
+	before      uint64    // the same, when the durable was bound to or may have lost state last
 
 	// A source has one of them at most.
 	retries *retries // where its messages wait for a retry; nil if at the durable
@@ -524,6 +529,7 @@ func (s *Source) open(b *binding) {
 	s.bound, s.rebind, s.refused, s.suspect = b, "", "", false
 	s.rounds.lose()
 	s.rounds.answer = b.took
+	s.makesWay, s.parkedSince = false, time.Time{}
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence, s.counting = b.asked, time.Time{}
 	s.hearing = hearing{last: b.asked}

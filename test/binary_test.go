@@ -1,6 +1,7 @@
 package test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,12 +54,19 @@ func (w *world) environment(more ...string) []string {
 // start runs the binary, configured by the environment alone.
 func start(t testing.TB, env ...string) *process {
 	t.Helper()
+	log := &logLines{}
+	return startLogging(t, log, log, env...)
+}
+
+// startLogging does so with a log that goes to w; what it returns knows the lines that come to log.
+func startLogging(t testing.TB, w io.Writer, log *logLines, env ...string) *process {
+	t.Helper()
 	path, err := build()
 	if err != nil {
 		t.Fatalf("build: %v\n%s", err, path)
 	}
-	p := &process{t: t, cmd: exec.Command(path, "run"), log: &logLines{}, ended: make(chan struct{})}
-	p.cmd.Env, p.cmd.Stderr = env, p.log
+	p := &process{t: t, cmd: exec.Command(path, "run"), log: log, ended: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stderr = env, w
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

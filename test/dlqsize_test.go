@@ -36,7 +36,7 @@ func TestEntryThatWouldNotFit(t *testing.T) {
 		{"without the error", maxPayload - 1600, block(500, 5), "[]", false, false, 5},
 		{"with some headers", maxPayload - 2100, block(2000, 20), "[]", false, false, -1},
 		{"without headers", maxPayload - 650, block(400, 1), "[]", false, false, -1},
-		{"in parts", maxPayload, nil, "[1/2 2/2]", false, false, 0},
+		{"in parts", maxPayload, nil, "[1/2 2/2]", true, true, 0},
 		{"in parts with headers", maxPayload - 20<<10 - 100, block(20<<10, 10), "[]", false, false, -1},
 		{"full header block", 100, block(65400, 60), "[]", false, false, -1},
 		{"one large header", 100, block(65400, 1), "[]", false, false, 0},
@@ -67,14 +67,20 @@ func TestEntryThatWouldNotFit(t *testing.T) {
 				t.Errorf("%d bytes are stored of %d, or not the same", len(stored), len(body))
 			}
 			first := w.dead()[0].header
-			if c.parts == "[]" && ((first.Get("Dlq-Response") != "") != c.response || (first.Get("Dlq-Error") != "") != c.error) {
+			if (first.Get("Dlq-Response") != "") != c.response || (first.Get("Dlq-Error") != "") != c.error {
 				t.Errorf("response kept %v, error kept %v", first.Get("Dlq-Response") != "", first.Get("Dlq-Error") != "")
 			}
 			switch {
 			case c.headers < 0 && kept >= len(c.header), c.headers >= 0 && kept != c.headers:
 				t.Errorf("%d of %d headers are kept", kept, len(c.header))
 			}
-			if lost := float64(len(c.header) - kept); lost > 0 {
+			lost := float64(len(c.header) - kept)
+			for _, has := range []bool{c.response, c.error} {
+				if !has {
+					lost++
+				}
+			}
+			if lost > 0 {
 				s.waitMetric("sidecar_headers_dropped_total", func(v float64) bool { return v == lost })
 			}
 		})

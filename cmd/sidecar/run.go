@@ -19,6 +19,7 @@ import (
 
 // runCommand runs the sidecar until SIGTERM or SIGINT and returns the exit code. A second signal ends the process at once.
 func runCommand(ctx context.Context, cfg *config.Loaded, stderr io.Writer) int {
+	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more costs lines, not the deliveries
 	log, flush, err := telemetry.NewLogger(stderr, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		fmt.Fprintf(stderr, "sidecar: %v\n", err)

@@ -22,7 +22,7 @@ const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 2 * time.Minute // its end also ends what is still being answered
 	writeTimeout  = 2 * time.Minute // a profile takes 30 s by default
-	idleTimeout   = 2 * time.Minute
+	idleTimeout   = 30 * time.Second
 	maxHeader     = 16 << 10 // bytes
 	stopTimeout   = 2 * time.Second
 )
@@ -59,6 +59,8 @@ type Server struct {
 
 	streams, reads, changing jobs     // requests by kind
 	stops                    sync.Map // of the changes of many entries, by their names: context.CancelFunc
+
+	open connections
 }
 
 // New builds a Server. It starts nothing: see Serve.
@@ -137,6 +139,7 @@ func (s *Server) server() *http.Server {
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
+		ConnState:         s.open.changed,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of clients: scans, broken connections
 	}

@@ -15,7 +15,7 @@ import (
 // JSON otherwise). Lines are collected and written when 64 KiB are full or the oldest is 100 ms old; one of level warn
 // or above is written at once, with those before it. Nothing raw that a terminal could take for a command reaches w.
 //
-// A sink that takes nothing for a second costs lines, not deliveries: they are counted, and the number is logged when
+// A sink that fails, or takes nothing for a second, costs lines, not deliveries: they are counted, and the number is logged when
 // it works again. The returned func writes what is left; call it last. What is logged after that is written at once.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, func(), error) {
 	least, err := parseLevel(level)

@@ -451,6 +451,24 @@ func TestASinkThatFailsStopsNothing(t *testing.T) {
 	}
 }
 
+// What a sink lost while it failed is counted, and told when it works again.
+func TestASinkThatFailedSaysWhatIsLost(t *testing.T) {
+	w := output{err: errors.New("broken pipe")}
+	log, done := logger(t, &w, "info", "json")
+	for range 1000 {
+		log.Info(strings.Repeat("x", 200))
+	}
+	log.Error("urgent")
+	w.mu.Lock()
+	w.err = nil
+	w.mu.Unlock()
+	log.Error("again")
+	done()
+	if lost := countOf(t, "json", w.String()); lost != 1001 || !strings.Contains(w.String(), "again") {
+		t.Errorf("%d lines said to be lost of 1001, and then:\n%s", lost, w.String())
+	}
+}
+
 func TestConcurrentLinesStayWhole(t *testing.T) {
 	var w output
 	log, done := logger(t, &w, "info", "json")

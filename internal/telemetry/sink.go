@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,7 +27,7 @@ type sink struct {
 	timer    *time.Timer   // writes buf when it is due
 	writing  chan struct{} // closed when the write on its way is over; nil if there is none
 	stalled  bool          // the write on its way takes longer than stallLimit
-	lost     uint64        // lines dropped meanwhile
+	lost     uint64        // lines dropped meanwhile, or by writes that failed
 	closed   bool
 	escaping []byte // scratch
 }
@@ -107,14 +108,17 @@ func (s *sink) begin() {
 }
 
 func (s *sink) write(full []byte, done chan struct{}) {
-	_, _ = s.w.Write(full) // a sink that fails has lost these lines; there is nobody to tell
+	n, err := s.w.Write(full)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spare, s.writing, s.stalled = full, nil, false
 	if cap(full) > 2*sinkSize { // of one enormous line
 		s.spare = nil
 	}
-	if s.lost > 0 {
+	switch {
+	case err != nil:
+		s.lost += uint64(bytes.Count(full[n:], []byte("\n"))) // told when it works again
+	case s.lost > 0:
 		s.buf = s.appendLost(s.buf)
 		s.lost = 0
 	}

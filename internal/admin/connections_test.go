@@ -1,0 +1,189 @@
+package admin
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// client is a connection to the listener under test.
+type client struct {
+	t testing.TB
+	net.Conn
+	r *bufio.Reader
+}
+
+func connect(t testing.TB, addr net.Addr) *client {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &client{t, conn, bufio.NewReader(conn)}
+}
+
+func (c *client) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// status is that of the next answer; 0 if the connection was closed.
+func (c *client) status() int {
+	c.t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
+	resp, err := http.ReadResponse(c.r, nil)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Fatal("it is neither answered nor closed")
+	}
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.StatusCode
+}
+
+// served serves o until the test ends. No timeout closes a connection.
+func served(t *testing.T, o Options) net.Addr {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := New(o).server()
+	server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout = 0, 0, 0, 0
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		server.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return ln.Addr()
+}
+
+// Connections that are open and ask for nothing make way for new ones, whether they asked before, send half a request, or nothing.
+func TestIdleConnectionsMakeWay(t *testing.T) {
+	const request = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, c := range map[string]struct{ sent string }{"silent": {""}, "asked before": {request}, "half a request": {request[:20]}} {
+		t.Run(name, func(t *testing.T) {
+			addr := served(t, options())
+			var open []*client
+			for range 3 * maxConnections {
+				c1 := connect(t, addr)
+				open = append(open, c1)
+				if c1.send(c.sent); c.sent == request && c1.status() != 200 {
+					t.Fatal("it is not answered")
+				}
+			}
+			last := connect(t, addr)
+			last.send(request)
+			if last.status() != 200 {
+				t.Error("no answer over a new connection")
+			}
+			ended := make(chan struct{}, len(open))
+			for _, c := range open {
+				go func() { _, _ = c.r.ReadByte(); ended <- struct{}{} }() // until one of both ends closes it
+			}
+			patience := time.After(20 * time.Second)
+			for range len(open) + 1 - maxConnections {
+				select {
+				case <-ended:
+				case <-patience:
+					t.Fatal("too many connections stay open")
+				}
+			}
+			for _, c := range open {
+				c.Close()
+			}
+			for range maxConnections - 1 {
+				<-ended
+			}
+		})
+	}
+}
+
+// The connection that waited for the longest makes way, and none whose request is being answered.
+func TestOldestConnectionMakesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c connections
+		var ends []net.Conn
+		add := func() net.Conn {
+			time.Sleep(time.Second)
+			here, there := net.Pipe()
+			ends = append(ends, there)
+			c.changed(here, http.StateNew)
+			return here
+		}
+		closed := func(i int) bool {
+			_ = ends[i].SetReadDeadline(time.Now().Add(time.Second))
+			_, err := ends[i].Read(make([]byte, 1))
+			return errors.Is(err, io.EOF)
+		}
+		first, second := add(), add()
+		for range maxConnections - 2 {
+			add()
+		}
+		c.changed(first, http.StateActive)
+		c.changed(second, http.StateActive)
+		c.changed(second, http.StateIdle)
+		add()
+		add()
+		for i, want := range []bool{false, false, true, true, false} {
+			if closed(i) != want {
+				t.Errorf("connection %d is closed: %v, want %v", i, !want, want)
+			}
+		}
+		if len(c.waiting) != maxConnections {
+			t.Errorf("%d connections", len(c.waiting))
+		}
+		c.changed(first, http.StateClosed)
+		if add(); closed(4) || len(c.waiting) != maxConnections {
+			t.Error("one makes way though there is room")
+		}
+	})
+}
+
+// A connection whose request is being answered makes way for none: then the new ones are closed.
+func TestBusyConnectionsStay(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	o := options()
+	o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end })
+	addr := served(t, o)
+	var busy []*client
+	for range maxConnections {
+		c := connect(t, addr)
+		c.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-begun
+		busy = append(busy, c)
+	}
+	if refused := connect(t, addr); refused.status() != 0 {
+		t.Error("an answer to nothing")
+	}
+	close(end)
+	for _, c := range busy {
+		if c.status() != 200 {
+			t.Fatal("one that was busy is not answered")
+		}
+	}
+	c := connect(t, addr)
+	c.send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	if c.status() != 200 {
+		t.Error("no answer once they are idle")
+	}
+}
