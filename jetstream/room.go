@@ -10,6 +10,11 @@ import (
 // gatherPause is the first pause after a pull that brought a new message while older ones were waited for; it doubles.
 const gatherPause = 250 * time.Millisecond
 
+// roomDelay is at most how long what is handed back to make room stays away. Without a delay it would come right again: with each thing it hears of, a
+// server that has only requests waiting that it may not serve (those of who stands by, or of too few bytes) moves the first one of what waits for
+// redelivery behind the last (nats-server consumer.go, loopAndGatherMsgs).
+const roomDelay = 5 * time.Second
+
 // room is how leases are got for the earlier messages while some are gathered.
 type room struct {
 	pause     time.Duration // before the next pull, after one that brought a new message
@@ -25,7 +30,7 @@ type room struct {
 }
 
 // makeRoom is for when all leases are taken by messages that wait for earlier ones: it widens the bound that is allowed now, up to the
-// limit. At the limit, and when all that a dead process had must have expired, the last message is handed back: the server queues it behind those.
+// limit. At the limit, and when all that a dead process had must have expired, the last message is handed back for a while, and one of those is asked for.
 // That is done once for each message, until the floor moves or an ack wait has passed.
 func (s *Source) makeRoom(info *natsjs.ConsumerInfo, now time.Time) {
 	coming, lost := s.expected()
@@ -57,7 +62,7 @@ func (s *Source) returnLast(info *natsjs.ConsumerInfo, now time.Time) {
 	}
 	r.returned[last.Sequence], r.seen[last.Sequence] = true, last.Delivered == 1
 	o.held = slices.DeleteFunc(o.held, func(m *Message) bool { return m == last })
-	s.decide(last, handBack, now)
+	s.decide(last, nak(min(ackWait(info.Config)/2, roomDelay)), now)
 }
 
 // knowsAll reports whether all that is pending is leased here, or was before it was handed back to make room.
