@@ -143,6 +143,32 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// What is handed back to make room stays away for a while: it would come right again, in place of what room is made for, where requests of others wait.
+func TestRoomIsMadeForAWhile(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.ordered()
+	cfg.Concurrency, cfg.Prefetch = 1, 0
+	b.publish(6)
+	b.leaveBehind(cfg, 2)
+	naks := make(chan string, 1000)
+	b.must(b.nc.Subscribe("$JS.ACK.S.d.>", func(m *nats.Msg) {
+		if strings.HasPrefix(string(m.Data), "-NAK") {
+			naks <- string(m.Data)
+		}
+	}))
+	b.must(nil, b.nc.Flush())
+	b.run(cfg)
+	b.inOrder(1, 6)
+	if len(naks) == 0 {
+		t.Fatal("nothing was handed back: there was room")
+	}
+	for range len(naks) {
+		if nak := <-naks; !strings.Contains(nak, `"delay"`) {
+			t.Errorf("handed back with %q", nak)
+		}
+	}
+}
+
 // A message that another client of the durable has holds up those behind it, until it is done.
 func TestNothingOvertakesAnother(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
