@@ -10,10 +10,11 @@ import (
 // gatherPause is the first pause after a pull that brought a new message while older ones were waited for; it doubles.
 const gatherPause = 250 * time.Millisecond
 
-// roomDelay is at most how long what is handed back to make room stays away. Without a delay it would come right again: with each thing it hears of, a
-// server that has only requests waiting that it may not serve (those of who stands by, or of too few bytes) moves the first one of what waits for
-// redelivery behind the last (nats-server consumer.go, loopAndGatherMsgs).
-const roomDelay = 5 * time.Second
+// roomDelay is how long at least what is handed back to make room stays away: until the request for another message is there. Without a delay it would
+// come right again: with each thing it hears of, a server that has only requests waiting that it may not serve (those of who stands by, or of too
+// few bytes) moves the first one of what waits for redelivery behind the last (nats-server consumer.go, loopAndGatherMsgs). Much later, new ones
+// would come before it.
+const roomDelay = 100 * time.Millisecond
 
 // room is how leases are got for the earlier messages while some are gathered.
 type room struct {
@@ -62,7 +63,7 @@ func (s *Source) returnLast(info *natsjs.ConsumerInfo, now time.Time) {
 	}
 	r.returned[last.Sequence], r.seen[last.Sequence] = true, last.Delivered == 1
 	o.held = slices.DeleteFunc(o.held, func(m *Message) bool { return m == last })
-	s.decide(last, nak(min(ackWait(info.Config)/2, roomDelay)), now)
+	s.decide(last, nak(min(max(roomDelay, 2*s.rounds.answer), ackWait(info.Config)/2)), now)
 }
 
 // knowsAll reports whether all that is pending is leased here, or was before it was handed back to make room.
