@@ -6,8 +6,8 @@ import (
 )
 
 // finish follows stopWaiting. It waits, while ctx lasts, until everything that is on its way to the DLQ is stored or refused. What is
-// refused is handed back, if it may: what may not is tried again. It returns how many of these are left, and of those that may be stored and
-// have not come back from the server yet: it is not known what becomes of them.
+// refused is handed back, if it may: what may not is tried again. It returns how many of these are left: it is not known what becomes of them. Those
+// that wait at the server are another sidecar's as well as this one's.
 func (g *graves) finish(ctx context.Context) (left int) {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
@@ -20,7 +20,7 @@ func (g *graves) finish(ctx context.Context) (left int) {
 			}
 		}
 	}
-	left = g.close() + g.inDoubt(time.Now())
+	left = g.close()
 	for {
 		select {
 		case dl := <-g.queue:
@@ -46,21 +46,6 @@ func (g *graves) stopWaiting() {
 		dl.hasten(time.Now())
 		g.putAside(dl, 0)
 	}
-}
-
-// comesBack is how long after its time a message that was nak'ed is expected. Later, another sidecar has it, or it is gone.
-const comesBack = 30 * time.Second
-
-// inDoubt is how many may be stored of those that wait at the server.
-func (g *graves) inDoubt(now time.Time) (n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, dl := range g.aside {
-		if dl.unsure && now.Sub(dl.since) < comesBack+longPause {
-			n++
-		}
-	}
-	return n
 }
 
 // hasten keeps the next try from being late: a stop waits for it.

@@ -3,9 +3,6 @@ package pipeline
 import (
 	"context"
 	"testing"
-	"time"
-
-	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 // What waits for the DLQ at the end and must not be handed back is not known to be settled.
@@ -16,23 +13,6 @@ func TestWhatIsLeftIsCounted(t *testing.T) {
 	cancel()
 	if left := g.finish(ctx); left != 1 {
 		t.Errorf("%d are left, want 1", left)
-	}
-}
-
-// So is what may be stored and waits at the server to be delivered again, as long as it can be expected back.
-func TestWhatMayBeStoredIsCounted(t *testing.T) {
-	g := newGraves(&Pipeline{Config: Config{Concurrency: 1}})
-	for seq, unsure := range map[uint64]bool{1: true, 2: false, 3: true} {
-		g.remember(&deadLetter{attempt: attempt{message: &jetstream.Message{Sequence: seq}}, unsure: unsure})
-	}
-	if n := g.inDoubt(time.Now()); n != 2 {
-		t.Errorf("%d are in doubt, want 2", n)
-	}
-	if left := g.finish(t.Context()); left != 2 {
-		t.Errorf("%d are left, want 2", left)
-	}
-	if n := g.inDoubt(time.Now().Add(time.Minute)); n != 0 {
-		t.Errorf("%d are in doubt after a minute", n)
 	}
 }
 
