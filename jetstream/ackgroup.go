@@ -130,12 +130,12 @@ func (s *Source) confirmedOfGroup(number string, msg *nats.Msg) {
 		s.wake()
 		return
 	}
+	if g.missing--; g.missing > 0 {
+		return // what was heard is told with the last: they come together
+	}
 	now := time.Now()
 	s.hears(now)
 	s.confirmedAt = now
-	if g.missing--; g.missing > 0 {
-		return
-	}
 	delete(s.groups, n)
 	for _, m := range g.messages {
 		s.release(m)

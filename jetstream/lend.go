@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -118,12 +119,17 @@ var errLeaseLost = errors.New("the lease is lost")
 
 // stillLeased returns an error if a message may be in work elsewhere.
 func (s *Source) stillLeased(m *Message) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m.released.Load() || s.expired(m, time.Now()) {
+	if s.lostAny([]*Message{m}, time.Now()) {
 		return errLeaseLost
 	}
 	return nil
+}
+
+// lostAny reports whether one of its messages may be in work elsewhere.
+func (s *Source) lostAny(messages []*Message, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(messages, func(m *Message) bool { return m.released.Load() || s.expired(m, now) })
 }
 
 // seenBefore reports whether a first delivery may be of a message that was delivered before all the same, by a durable that was

@@ -100,6 +100,22 @@ func (s *Source) isLast(m *Message) bool {
 // to be done with it is HandBack.
 func (m *Message) Lost() bool { return m.source.stillLeased(m) != nil }
 
+// LostAny reports whether one of the messages is lost. Of a batch it costs less than to ask each.
+func LostAny(messages []*Message) bool {
+	now := time.Now()
+	for len(messages) > 0 {
+		source, n := messages[0].source, 1
+		for n < len(messages) && messages[n].source == source {
+			n++
+		}
+		if source.lostAny(messages[:n], now) {
+			return true
+		}
+		messages = messages[n:]
+	}
+	return false
+}
+
 // Ack says that the message is done.
 func (m *Message) Ack() { m.done(ack) }
 

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// gcPercent lets the small heap of a sidecar grow to seven times what lives in it before it is collected.
-	gcPercent = 600
+	// gcPercent lets the small heap of a sidecar grow to five times what lives in it before it is collected.
+	gcPercent = 400
 	// baseMemory is what a sidecar may take besides leased messages and dedupe before it is collected more often.
 	baseMemory = 24 << 20
 	// entryMemory is what an entry of the dedupe memory takes at most, in bytes.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/forward"
+	"github.com/jetsidecar/jetsidecar/jetstream"
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
@@ -40,7 +41,7 @@ func (p *Pipeline) sendPart(ctx context.Context, w *worker, b *batch, next part)
 		p.handBackAll(next.items)
 		return
 	}
-	if next.items = p.dropLost(next.items); len(next.items) == 0 {
+	if next.items = p.dropLost(w, next.items); len(next.items) == 0 {
 		p.gate.exit()
 		return
 	}
@@ -75,7 +76,14 @@ func (p *Pipeline) putOff(b *batch, items []*attempt) {
 }
 
 // dropLost hands back the messages whose lease was lost while they waited, and returns the others.
-func (p *Pipeline) dropLost(items []*attempt) []*attempt {
+func (p *Pipeline) dropLost(w *worker, items []*attempt) []*attempt {
+	w.sends = w.sends[:0]
+	for _, a := range items {
+		w.sends = append(w.sends, a.message)
+	}
+	if !jetstream.LostAny(w.sends) {
+		return items
+	}
 	kept := items[:0]
 	for _, a := range items {
 		if a.message.Lost() {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -313,7 +312,7 @@ type worker struct {
 
 // stillLeased reports whether all messages of the request are leased: the lease of one that waited for the app may be lost meanwhile.
 func (w *worker) stillLeased() bool {
-	return !slices.ContainsFunc(w.sends, (*jetstream.Message).Lost)
+	return !jetstream.LostAny(w.sends)
 }
 
 // The states of a worker.
