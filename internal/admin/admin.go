@@ -140,6 +140,7 @@ func (s *Server) server() *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		ConnState:         s.open.changed,
+		ConnContext:       s.open.of,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of clients: scans, broken connections
 	}
@@ -174,20 +175,28 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no such path", http.StatusNotFound)
 	})
-	return plain(mux)
+	return s.plain(mux)
 }
 
-// plain sets the headers of every answer and refuses what changes things: only the API does.
-func plain(next http.Handler) http.Handler {
+// plain sets the headers of every answer and refuses what changes things, and what has a body: only the API does that, and takes one.
+func (s *Server) plain(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		if !strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if hasBody(r) {
+			unread(w)
+		} else {
+			s.open.whole(r.Context())
+		}
+		switch outside := !strings.HasPrefix(r.URL.Path, "/api/"); {
+		case outside && r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
-			return
+		case outside && hasBody(r):
+			http.Error(w, noBody, http.StatusBadRequest)
+		default:
+			next.ServeHTTP(w, r)
 		}
-		next.ServeHTTP(w, r)
 	})
 }

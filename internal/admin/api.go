@@ -14,12 +14,12 @@ type route struct {
 // routes are all of the API; docs/openapi.yaml describes them.
 func (s *Server) routes() []route {
 	return []route{
-		{http.MethodGet, "/api/consumers", s.getConsumers},
-		{http.MethodGet, "/api/events", s.getEvents},
-		{http.MethodGet, "/api/dlq", s.reading(s.getDLQ)},
-		{http.MethodGet, "/api/dlq/stats", s.reading(s.getStats)},
-		{http.MethodGet, "/api/dlq/{stream}/{seq}", s.reading(s.getEntry)},
-		{http.MethodDelete, "/api/dlq/{stream}/{seq}", s.deleteEntry},
+		{http.MethodGet, "/api/consumers", s.bodiless(s.getConsumers)},
+		{http.MethodGet, "/api/events", s.bodiless(s.getEvents)},
+		{http.MethodGet, "/api/dlq", s.bodiless(s.reading(s.getDLQ))},
+		{http.MethodGet, "/api/dlq/stats", s.bodiless(s.reading(s.getStats))},
+		{http.MethodGet, "/api/dlq/{stream}/{seq}", s.bodiless(s.reading(s.getEntry))},
+		{http.MethodDelete, "/api/dlq/{stream}/{seq}", s.bodiless(s.deleteEntry)},
 		{http.MethodPost, "/api/dlq/{stream}/{seq}/replay", s.replayEntry},
 		{http.MethodPost, "/api/dlq/replay", s.postReplay},
 		{http.MethodPost, "/api/dlq/rm", s.postRemove},

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -15,7 +16,7 @@ const maxConnections = 128
 // the new one is closed. The zero value is ready.
 type connections struct {
 	mu      sync.Mutex
-	waiting map[net.Conn]time.Time // for a request, since when; zero: it is being answered
+	waiting map[net.Conn]time.Time // for a whole request, since when; zero: it is being answered
 }
 
 // changed is told the state of each connection, as http.Server does; of a new one before anything is read from it.
@@ -32,23 +33,41 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 			return
 		}
 		c.waiting[conn] = time.Now()
-	case http.StateActive, http.StateIdle:
-		if _, here := c.waiting[conn]; here {
-			c.waiting[conn] = since(state)
-		}
+	case http.StateActive: // a header has come, or something that is none: see whole
+	case http.StateIdle:
+		c.note(conn, time.Now())
 	default:
 		delete(c.waiting, conn)
 	}
 }
 
-func since(state http.ConnState) time.Time {
-	if state == http.StateActive {
-		return time.Time{}
-	}
-	return time.Now()
+// connKey is the key of a connection in the context of its requests.
+type connKey struct{}
+
+// of lets the requests of a connection know it, as http.Server.ConnContext.
+func (c *connections) of(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// makeWay closes a connection that waits for a request, if there is one.
+// whole is told that a request has come with all of its body, by its context: it is being answered.
+func (c *connections) whole(ctx context.Context) {
+	conn, ok := ctx.Value(connKey{}).(net.Conn)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note(conn, time.Time{})
+}
+
+// note changes since when a connection waits, unless it made way.
+func (c *connections) note(conn net.Conn, since time.Time) {
+	if _, here := c.waiting[conn]; here {
+		c.waiting[conn] = since
+	}
+}
+
+// makeWay closes the connection that has waited for a whole request for the longest, if there is one.
 func (c *connections) makeWay() bool {
 	var oldest net.Conn
 	for conn, at := range c.waiting {
@@ -60,6 +79,6 @@ func (c *connections) makeWay() bool {
 		return false
 	}
 	delete(c.waiting, oldest)
-	_ = oldest.Close() // its client asked for nothing
+	_ = oldest.Close() // its client asked for nothing, or not yet
 	return true
 }

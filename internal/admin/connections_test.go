@@ -26,6 +26,10 @@ func connect(t testing.TB, addr net.Addr) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	return newClient(t, conn)
+}
+
+func newClient(t testing.TB, conn net.Conn) *client {
 	return &client{t, conn, bufio.NewReader(conn)}
 }
 
@@ -39,11 +43,19 @@ func (c *client) send(text string) {
 // status is that of the next answer; 0 if the connection was closed.
 func (c *client) status() int {
 	c.t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	return c.statusOf(http.MethodGet)
+}
+
+// statusOf is that of the answer to a request of a method.
+func (c *client) statusOf(method string) int {
+	c.t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); errors.Is(err, io.ErrClosedPipe) {
+		return 0
+	} else if err != nil {
 		c.t.Fatal(err)
 	}
 	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
-	resp, err := http.ReadResponse(c.r, nil)
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Fatal("it is neither answered nor closed")
 	}
@@ -75,6 +87,28 @@ func served(t *testing.T, o Options) net.Addr {
 		}
 	})
 	return ln.Addr()
+}
+
+// overPipes serves o over connections in memory, in a bubble of time.
+func overPipes(t *testing.T, o Options) (ln *piped, end func()) {
+	ln = &piped{conns: make(chan net.Conn), closed: make(chan struct{})}
+	server := New(o).server()
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ln) }()
+	return ln, func() {
+		server.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+func (p *piped) connect(t *testing.T) *client {
+	conn, err := p.dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClient(t, conn)
 }
 
 // Connections that are open and ask for nothing make way for new ones, whether they asked before, send half a request, or nothing.
@@ -139,8 +173,10 @@ func TestOldestConnectionMakesWay(t *testing.T) {
 		for range maxConnections - 2 {
 			add()
 		}
-		c.changed(first, http.StateActive)
-		c.changed(second, http.StateActive)
+		for _, conn := range []net.Conn{first, second} {
+			c.changed(conn, http.StateActive)
+			c.whole(c.of(t.Context(), conn))
+		}
 		c.changed(second, http.StateIdle)
 		add()
 		add()
@@ -161,29 +197,33 @@ func TestOldestConnectionMakesWay(t *testing.T) {
 
 // A connection whose request is being answered makes way for none: then the new ones are closed.
 func TestBusyConnectionsStay(t *testing.T) {
-	begun, end := make(chan struct{}), make(chan struct{})
-	o := options()
-	o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end })
-	addr := served(t, o)
-	var busy []*client
-	for range maxConnections {
-		c := connect(t, addr)
-		c.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-		<-begun
-		busy = append(busy, c)
-	}
-	if refused := connect(t, addr); refused.status() != 0 {
-		t.Error("an answer to nothing")
-	}
-	close(end)
-	for _, c := range busy {
-		if c.status() != 200 {
-			t.Fatal("one that was busy is not answered")
+	synctest.Test(t, func(t *testing.T) {
+		begun, end := make(chan struct{}), make(chan struct{})
+		o := options()
+		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end })
+		ln, stop := overPipes(t, o)
+		defer stop()
+		var busy []*client
+		for range maxConnections {
+			c := ln.connect(t)
+			c.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+			<-begun
+			busy = append(busy, c)
 		}
-	}
-	c := connect(t, addr)
-	c.send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-	if c.status() != 200 {
-		t.Error("no answer once they are idle")
-	}
+		if refused := ln.connect(t); refused.status() != 0 {
+			t.Error("an answer to nothing")
+		}
+		close(end)
+		for _, c := range busy {
+			if c.status() != 200 {
+				t.Fatal("one that was busy is not answered")
+			}
+		}
+		synctest.Wait() // until they are idle, which is a moment later
+		c := ln.connect(t)
+		c.send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		if c.status() != 200 {
+			t.Error("no answer once they are idle")
+		}
+	})
 }

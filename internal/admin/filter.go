@@ -5,20 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
-	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
 )
 
 const (
-	maxBody     = 64 << 10 // bytes of a request
-	maxPage     = 1000     // entries of an answer
+	maxPage     = 1000 // entries of an answer
 	defaultPage = 100
 )
 
@@ -144,56 +139,4 @@ func span(s string) (first, last uint64, err error) {
 		return 0, 0, nil
 	}
 	return dlq.ParseSpan(s)
-}
-
-// body reads a JSON object into v. An empty body is one that was forgotten, unless it may be left out.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, v any, optional bool) bool {
-	if formLike(r.Header.Get("Content-Type")) {
-		s.refuse(w, http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
-		return false
-	}
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		s.refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", maxBody))
-		return false
-	case err != nil:
-		s.refuse(w, http.StatusBadRequest, "the body could not be read")
-		return false
-	case len(bytes.TrimSpace(raw)) == 0 && optional:
-		return true
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err = d.Decode(v); err == nil && !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) { // null
-		err = errors.New("it is none")
-	}
-	if err == nil && d.More() {
-		err = errors.New("there is more than one value")
-	}
-	if err != nil {
-		s.refuse(w, http.StatusBadRequest, "the body must be a JSON object: "+wrongJSON(err))
-		return false
-	}
-	return true
-}
-
-// wrongJSON is what is wrong with a body, in the words of the API.
-func wrongJSON(err error) string {
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) && kind.Field != "" {
-		return fmt.Sprintf("%s: it must not be a %s", kind.Field[strings.LastIndexByte(kind.Field, '.')+1:], kind.Value)
-	}
-	if errors.Is(err, io.EOF) {
-		return "it is empty"
-	}
-	return strings.TrimPrefix(err.Error(), "json: ")
-}
-
-// formLike reports whether a body can come of a form, or of a script that is to pass for one: a browser sends those from any page
-// without asking first. A form of the usual type (application/x-www-form-urlencoded) is never JSON, and curl says so by default.
-func formLike(contentType string) bool {
-	kind, _, _ := mime.ParseMediaType(contentType)
-	return kind == "text/plain" || kind == "multipart/form-data"
 }
