@@ -43,6 +43,7 @@ type Claims struct {
 	table    claimTable // as last known, self not in it
 	revision uint64     // of what is known; 0: there is no key
 	known    bool
+	company  uint64    // see Company
 	server   time.Time // the server's time at local
 	local    time.Time
 }
@@ -194,6 +195,14 @@ func (k *Claims) Close(ctx context.Context) error {
 	return k.changeLocked(ctx, func(*claimTable) error { return nil })
 }
 
+// Company is a number that is another one after a change of the claims if another run had claims since the change before, or may have had: while
+// it stays the same nobody else began with an entry, worked on one, ended or was killed.
+func (k *Claims) Company() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.company
+}
+
 // Dead is what runs that died were done with and did not remove.
 func (k *Claims) Dead(ctx context.Context) (done [][]uint64, err error) {
 	k.mu.Lock()
@@ -264,6 +273,9 @@ func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) er
 		case err == nil:
 			if k.server.IsZero() {
 				k.local = before
+			}
+			if len(k.table.Runs) > 0 {
+				k.company++
 			}
 			k.table, k.revision = claimTable{Created: k.created, Runs: others}, revision
 			return nil
@@ -366,7 +378,13 @@ func (k *Claims) read(ctx context.Context) error {
 		entry, err = k.kv.Get(ctx, k.key)
 		return err
 	})
+	before := k.revision
 	k.table, k.revision = claimTable{}, 0
+	defer func() {
+		if k.revision != before { // it is not of the last change here
+			k.company++
+		}
+	}()
 	switch {
 	case errors.Is(err, natsjs.ErrKeyNotFound):
 	case err != nil:

@@ -240,3 +240,56 @@ func TestClaimsInAClusterThatIsUnsettled(t *testing.T) {
 		})
 	}
 }
+
+// Company changes with every change of the claims that another run can have come before, and with no other.
+func TestClaimsCompany(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	one, _ := b.claims("one")
+	n := uint64(0)
+	work := func() {
+		n++
+		b.take(one, n)
+		b.must(nil, one.Done(b.ctx, []uint64{n}))
+		b.must(nil, one.Renew(b.ctx))
+		b.must(nil, one.Release(b.ctx, n))
+	}
+	take := func() { n++; b.take(one, n) }
+	var two *Claims
+	for _, step := range []struct {
+		name    string
+		do      func()
+		changes bool
+	}{
+		{"alone", work, false},
+		{"another one comes", func() { two, _ = b.claims("two"); take() }, true},
+		{"it is there", take, true},
+		{"it works", func() { b.take(two, 1000); take() }, true},
+		{"it is still there", take, true},
+		{"it goes", func() { b.must(nil, two.Close(b.ctx)); take() }, true},
+		{"alone again", work, false},
+		{"one comes and goes", func() {
+			two, _ = b.claims("two")
+			b.must(nil, two.Close(b.ctx))
+			take()
+		}, true},
+		{"alone once more", work, false},
+		{"one is killed", func() {
+			_, _ = b.claims("two")
+			table := b.table()
+			for i := range table.Runs {
+				if table.Runs[i].ID == "two" {
+					table.Runs[i].Until = time.Now().Add(-time.Hour)
+				}
+			}
+			b.setTable(table)
+			take()
+		}, true},
+		{"it is buried", work, false},
+	} {
+		before := one.Company()
+		step.do()
+		if after := one.Company(); (after != before) != step.changes || after < before {
+			t.Errorf("%s: from %d to %d", step.name, before, after)
+		}
+	}
+}

@@ -14,7 +14,7 @@ func (r *run) dry(refs []ref, upTo []Cursor, explicit bool) *Report {
 
 // dry tells what is selected, and what of it would not be replayed.
 func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor) (*Report, error) {
-	if err := r.newer.choose(ctx, refs); err != nil {
+	if err := r.newer.choose(ctx, refs, nil); err != nil {
 		return r.end(stopped(ctx)), unlessStopped(ctx, err)
 	}
 	const why = "it was replayed and failed again, and its message is there anew"

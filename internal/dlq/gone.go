@@ -94,11 +94,12 @@ func (r *run) places() []*place {
 		p.all[v.origin] = append(p.all[v.origin], v)
 	}
 	for _, v := range r.vanished {
-		look(v.stream, v.seq(), v)
-		if c := r.s.consumer(v.source, v.consumer); c != nil {
-			if now := jetstream.DeadLetterStream(c.DLQ, c.Stream, c.Durable); now != v.stream {
-				look(now, 0, v)
+		for _, name := range r.s.places(&v.ref) {
+			from := uint64(0)
+			if name == v.stream {
+				from = v.seq()
 			}
+			look(name, from, v)
 		}
 	}
 	return slices.SortedFunc(maps.Values(at), func(a, b *place) int { return cmp.Compare(a.stream, b.stream) })

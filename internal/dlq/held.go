@@ -22,7 +22,6 @@ type held struct {
 
 // hold puts an entry off.
 func (r *run) hold(one ref, owner string) {
-	one.met = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held.refs = append(r.held.refs, one)

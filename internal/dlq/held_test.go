@@ -94,6 +94,44 @@ func TestKilledReplayDoublesNothing(t *testing.T) {
 	}
 }
 
+// That is so whenever the other run does and dies: here between two entries of this one.
+func TestReplayKilledMeanwhileDoublesNothing(t *testing.T) {
+	for name, subject := range map[string]string{"same DLQ stream": "dlq.O.w.o.a", "another DLQ stream": "ndlq.O.w.o.a"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 2)
+			b.stream("N_DLQ", "ndlq.>")
+			s := moved(b)
+			b.held(s, nil, 2)
+			b.app.script = func(_ context.Context, m *forward.Message) forward.Result {
+				if m.Sequence == 1 {
+					b.copiedTo(subject, 2, 1, nil)
+					b.expireClaims()
+				}
+				return answer(200)
+			}
+			r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
+			if err != nil || r.Done != 1 || r.Failed != 1 || b.app.calls[1] != 1 || b.app.calls[2] != 0 || !slices.Equal(b.left(s), []uint64{2}) {
+				t.Errorf("%v, %+v, %v calls, %v left", err, r, b.app.calls, b.left(s))
+			}
+		})
+	}
+}
+
+// Nor where it does so while it is waited for, in the DLQ stream that the consumer has now.
+func TestKilledReplayDoublesNothingElsewhere(t *testing.T) {
+	b := newBench(t, 2)
+	b.stream("N_DLQ", "ndlq.>")
+	s := moved(b)
+	_, told := b.held(s, func(Progress) {
+		b.copiedTo("ndlq.O.w.o.a", 1, 1, nil)
+		b.expireClaims()
+	}, 1)
+	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{OnProgress: told})
+	if err != nil || r.Done != 1 || r.Failed != 1 || b.app.calls[1] != 0 || b.app.calls[2] != 1 || !slices.Equal(b.left(s), []uint64{1}) {
+		t.Errorf("%v, %+v, %v calls, %v left", err, r, b.app.calls, b.left(s))
+	}
+}
+
 // Nor is it counted twice where that run had noted that the old one is done with: then the old one goes when its claims end.
 func TestKilledReplayCountsNothingTwice(t *testing.T) {
 	b := newBench(t, 2)

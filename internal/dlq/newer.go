@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
 )
@@ -31,18 +33,26 @@ func (m message) claim() uint64 {
 type newer struct {
 	s     *Service
 	f     Filter
-	least int // an entry without more replays than this is no proof for any selected one
+	least int       // an entry without more replays than this is no proof for any selected one
+	since time.Time // and none that was stored before
 
 	mu     sync.Mutex
 	read   map[string]uint64 // how far each DLQ stream was read
-	halves map[string]bool   // letterKey of first parts: alone they prove nothing, since the entry is not stored
+	looked map[view]uint64   // Claims.Company at the last look
+	halves map[string]bool   // DLQ stream and letterKey of first parts: alone they prove nothing, since the entry is not stored
 	most   map[message]int   // replays of the entry with the most of them
 	chosen map[message]int   // the same of selected entries, where there are several
 }
 
-// newerThan prepares to find what is newer than selected entries, anywhere in their DLQ streams.
+// view is a DLQ stream that is looked at for what is newer than the entries of one, which can be another one.
+type view struct{ of, in string }
+
+// newerThan prepares to find what is newer than selected entries: see places.
 func (s *Service) newerThan(f Filter, refs []ref) *newer {
-	n := &newer{s: s, f: Filter{Consumer: f.Consumer, Subject: f.Subject}, read: map[string]uint64{}, halves: map[string]bool{}, most: map[message]int{}}
+	n := &newer{
+		s: s, f: Filter{Consumer: f.Consumer, Subject: f.Subject}, read: map[string]uint64{}, looked: map[view]uint64{},
+		halves: map[string]bool{}, most: map[message]int{},
+	}
 	if len(refs) == 1 && refs[0].whole != nil {
 		n.f = Filter{Consumer: refs[0].consumer, Subject: refs[0].whole.Subject}
 	}
@@ -50,14 +60,40 @@ func (s *Service) newerThan(f Filter, refs []ref) *newer {
 		if i == 0 || refs[i].replays < n.least {
 			n.least = refs[i].replays
 		}
+		if i == 0 || refs[i].time.Before(n.since) {
+			n.since = refs[i].time
+		}
 	}
 	return n
 }
 
-// look reads what was stored in a DLQ stream since the last look.
-func (n *newer) look(ctx context.Context, stream string) error {
+// places are the DLQ streams in which an entry can be anew: the one in which it is, and the one that its consumer has now.
+func (s *Service) places(one *ref) []string {
+	if c := s.consumer(one.source, one.consumer); c != nil {
+		if now := jetstream.DeadLetterStream(c.DLQ, c.Stream, c.Durable); now != one.stream {
+			return []string{one.stream, now}
+		}
+	}
+	return []string{one.stream}
+}
+
+// look reads what was stored since the last look. It does not if company, which is Claims.Company of the entries' DLQ stream from before the call,
+// says that nobody else was at work on them since: whoever stores one anew has it claimed.
+func (n *newer) look(ctx context.Context, v view, company uint64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if before, looked := n.looked[v]; looked && before >= company {
+		return nil
+	}
+	if err := n.readOn(ctx, v); err != nil {
+		return err
+	}
+	n.looked[v] = company
+	return nil
+}
+
+func (n *newer) readOn(ctx context.Context, v view) error {
+	stream := v.in
 	state, err := n.s.conn.StreamState(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
@@ -66,6 +102,9 @@ func (n *newer) look(ctx context.Context, stream string) error {
 		return err
 	}
 	scan := jetstream.Scan{Stream: stream, Subjects: n.s.subjects(&n.f, stream, state.Subjects), From: n.read[stream] + 1, To: state.Last}
+	if v.of != v.in {
+		scan.Since = n.since.Add(-clocksDiffer)
+	}
 	for m, err := range n.s.conn.ScanHeaders(ctx, scan) {
 		if err != nil {
 			return err
@@ -79,11 +118,12 @@ func (n *newer) look(ctx context.Context, stream string) error {
 }
 
 func (n *newer) add(e *Entry) {
+	key := e.DLQStream + "\x00" + e.letterKey()
 	switch {
 	case e.Part == firstPart:
-		n.halves[e.letterKey()] = true
+		n.halves[key] = true
 		return
-	case e.Part == secondPart && !n.halves[e.letterKey()]:
+	case e.Part == secondPart && !n.halves[key]:
 		return
 	}
 	one := refOf(e)
@@ -92,10 +132,15 @@ func (n *newer) add(e *Entry) {
 	}
 }
 
-// choose takes a look at all DLQ streams of the selected entries, and notes which of them are of one message.
-func (n *newer) choose(ctx context.Context, refs []ref) error {
-	for _, stream := range streamsOf(refs) {
-		if err := n.look(ctx, stream); err != nil {
+// choose takes a look at all DLQ streams where the selected entries can be anew, and notes which of them are of one message. Without claims
+// nothing is going to be replayed.
+func (n *newer) choose(ctx context.Context, refs []ref, claims map[string]*jetstream.Claims) error {
+	for _, v := range n.views(refs) {
+		var company uint64
+		if c := claims[v.of]; c != nil {
+			company = c.Company()
+		}
+		if err := n.look(ctx, v, company); err != nil {
 			return err
 		}
 	}
@@ -103,6 +148,38 @@ func (n *newer) choose(ctx context.Context, refs []ref) error {
 	for i := range refs {
 		if m := refs[i].message(); refs[i].half == "" && refs[i].replays > n.least && n.most[m] > 0 {
 			n.chosen[m] = max(n.chosen[m], refs[i].replays)
+		}
+	}
+	return nil
+}
+
+// views are the DLQ streams to look at for selected entries, those of the entries first.
+func (n *newer) views(refs []ref) (all []view) {
+	for _, stream := range streamsOf(refs) {
+		all = append(all, view{stream, stream})
+	}
+	type kind struct{ stream, source, consumer string }
+	seen := map[kind]bool{}
+	for i := range refs {
+		one := &refs[i]
+		if k := (kind{one.stream, one.source, one.consumer}); !seen[k] {
+			seen[k] = true
+			for _, in := range n.s.places(one) {
+				if v := (view{one.stream, in}); !slices.Contains(all, v) {
+					all = append(all, v)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// again looks again where a claimed entry can be anew, unless nobody else was at work since the last look.
+func (n *newer) again(ctx context.Context, one *ref, claims *jetstream.Claims) error {
+	company := claims.Company()
+	for _, in := range n.s.places(one) {
+		if err := n.look(ctx, view{one.stream, in}, company); err != nil {
+			return err
 		}
 	}
 	return nil

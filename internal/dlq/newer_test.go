@@ -15,8 +15,14 @@ import (
 	"github.com/jetsidecar/jetsidecar/forward"
 )
 
-// copied stores the entry at a sequence once more, as a replay that failed would, with headers changed.
+// copied stores the entry at a sequence of O_DLQ once more, as a replay that failed would, with headers changed.
 func (b *bench) copied(seq uint64, replays int, changed nats.Header) {
+	b.t.Helper()
+	b.copiedTo("dlq.O.w.o.a", seq, replays, changed)
+}
+
+// copiedTo stores it under a subject, which may be of another DLQ stream.
+func (b *bench) copiedTo(subject string, seq uint64, replays int, changed nats.Header) {
 	b.t.Helper()
 	stream, err := b.js.Stream(b.t.Context(), "O_DLQ")
 	b.must(err)
@@ -30,7 +36,7 @@ func (b *bench) copied(seq uint64, replays int, changed nats.Header) {
 			}
 		}
 	}
-	_, err = b.js.PublishMsg(b.t.Context(), &nats.Msg{Subject: m.Subject, Data: m.Data, Header: header})
+	_, err = b.js.PublishMsg(b.t.Context(), &nats.Msg{Subject: subject, Data: m.Data, Header: header})
 	b.must(err)
 }
 
@@ -119,5 +125,63 @@ func TestMessageIsAtTheAppOnce(t *testing.T) {
 	r, err := b.service(nil).Replay(t.Context(), Filter{}, ReplayOptions{Concurrency: 3})
 	if err != nil || r.Done != 22 || r.Gone != 0 || b.app.calls[1] != 2 {
 		t.Errorf("%v, %+v, %d calls", err, r, b.app.calls[1])
+	}
+}
+
+// It makes no difference that the new entry is in the DLQ stream that the consumer has now, and not in the one that it had.
+func TestSupersededInAnotherDLQStream(t *testing.T) {
+	for _, selected := range []string{"", "O_DLQ"} {
+		t.Run(selected, func(t *testing.T) {
+			b := newBench(t, 2)
+			b.stream("N_DLQ", "ndlq.>")
+			b.copiedTo("ndlq.O.w.o.a", 1, 1, nil)
+			s := moved(b)
+			f := Filter{Stream: selected}
+			dry, err := s.Replay(t.Context(), f, ReplayOptions{DryRun: true})
+			b.must(err)
+			if len(dry.Exceptions) != 1 || !slices.Equal(dry.Exceptions[0].Seqs, []uint64{1}) || dry.Exceptions[0].Stream != "O_DLQ" {
+				t.Errorf("a dry run says %+v", dry.Exceptions)
+			}
+			b.app.script = func(_ context.Context, m *forward.Message) forward.Result {
+				if m.Sequence == 1 && !slices.Equal(m.Header["Dlq-Replays"], []string{"2"}) {
+					t.Errorf("called with the old entry")
+				}
+				return answer(200)
+			}
+			r, err := s.Replay(t.Context(), f, ReplayOptions{})
+			b.must(err)
+			if selected == "" && (r.Done != 3 || r.Gone != 1 || len(b.left(s)) != 0) {
+				t.Errorf("%+v, %v left", r, b.left(s))
+			}
+			if selected != "" && (r.Done != 1 || r.Failed != 1 || r.Failures[0].Stream != "N_DLQ" || !slices.Equal(b.left(s), []uint64{1})) {
+				t.Errorf("%+v, %v left", r, b.left(s))
+			}
+		})
+	}
+}
+
+// Nothing is asked again for each entry while nobody else replays.
+func TestReplayAloneLooksOnce(t *testing.T) {
+	looks := func(entries int) int {
+		b := newBenchHere(t, entries)
+		s := b.service(nil)
+		nc, err := nats.Connect(b.url)
+		b.must(err)
+		defer nc.Close()
+		sub, err := nc.SubscribeSync("$JS.API.STREAM.INFO.O_DLQ")
+		b.must(err)
+		b.must(nc.Flush())
+		r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{Concurrency: 2, Rate: 0})
+		if err != nil || r.Done != entries {
+			t.Errorf("%v, %+v", err, r)
+		}
+		b.must(nc.Flush())
+		n, _, err := sub.Pending()
+		b.must(err)
+		return n
+	}
+	t.Parallel()
+	if few, many := looks(1), looks(20); few == 0 || many != few {
+		t.Errorf("the DLQ stream is looked at %d times for one entry, and %d times for 20", few, many)
 	}
 }

@@ -92,12 +92,11 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 	return true, nil
 }
 
-// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began.
+// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began. Whoever had it
+// in work may have stored that at any time before the claim.
 func (r *replay) superseded(ctx context.Context, one ref, also uint64) (handled bool, err error) {
-	if one.met { // who had it may have stored it anew since
-		if err := r.newer.look(context.WithoutCancel(ctx), one.stream); err != nil {
-			return false, err
-		}
+	if err := r.newer.again(context.WithoutCancel(ctx), &one, r.claims[one.stream]); err != nil {
+		return false, err
 	}
 	if superseded, _ := r.newer.than(&one); !superseded {
 		return false, nil

@@ -87,7 +87,7 @@ func (r *replay) pass(ctx context.Context, refs []ref) error {
 		}
 	}
 	r.prepare(ctx)
-	if err := r.newer.choose(ctx, refs); err != nil {
+	if err := r.newer.choose(ctx, refs, r.claims); err != nil {
 		return unlessStopped(ctx, err)
 	}
 	if err := r.all(ctx, refs); err != nil {

@@ -17,7 +17,6 @@ type ref struct {
 	replays int
 	at      int64  // Dlq-Time-Stamp in Unix nanoseconds; 0: the entry does not say
 	bare    bool   // it does not say its original subject
-	met     bool   // somebody else had it in work
 	whole   *Entry // where it is the only one
 }
 

@@ -68,6 +68,12 @@ type bench struct {
 func newBench(t *testing.T, entries int) *bench {
 	t.Helper()
 	t.Parallel()
+	return newBenchHere(t, entries)
+}
+
+// newBenchHere is newBench in a test that has more than one.
+func newBenchHere(t *testing.T, entries int) *bench {
+	t.Helper()
 	server := localnats.Run(t, localnats.Options{})
 	b := &bench{t: t, url: server.URL(), server: server}
 	nc, err := nats.Connect(b.url)
