@@ -30,6 +30,7 @@ type remote struct {
 	client  *http.Client
 	streams []string
 	leave   time.Duration // how long a change that was stopped here is waited for
+	late    time.Duration // the same of one that the sidecar does not know
 }
 
 // remoteURL reads the URL of an admin listener; without a scheme it is http.
@@ -48,7 +49,7 @@ func remoteURL(address string) (*url.URL, error) {
 func dialRemote(ctx context.Context, base *url.URL, token string) (*remote, error) {
 	shown := *base
 	shown.User = nil
-	r := &remote{base: &shown, user: base.User, token: token, leave: remoteLeave, client: &http.Client{
+	r := &remote{base: &shown, user: base.User, token: token, leave: remoteLeave, late: remoteLate, client: &http.Client{
 		Transport:     &http.Transport{Proxy: nil, DialContext: dialAsking, ResponseHeaderTimeout: remoteAnswer},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this one
 	}}

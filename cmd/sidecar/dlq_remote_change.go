@@ -20,6 +20,9 @@ const remoteSilence = 30 * time.Second
 // remoteLeave is how long a change that was stopped here is waited for: until the app answered what is in work.
 const remoteLeave = 30 * time.Second
 
+// remoteLate is how long it is waited for if the sidecar that was told to stop it knows of none.
+const remoteLate = 2 * time.Second
+
 // Remove removes entries.
 func (r *remote) Remove(ctx context.Context, f dlq.Filter, o dlq.RemoveOptions) (*dlq.Report, error) {
 	return r.change(ctx, "rm", selectionBody(f), o.DryRun, o.Confirm, o.OnProgress)
@@ -149,7 +152,10 @@ func (r *remote) stopWith(ctx, asked context.Context, name <-chan string, leave 
 		case <-asked.Done():
 			return
 		case change := <-name:
-			if err := r.stop(asked, change); err != nil {
+			switch err := r.stop(asked, change); {
+			case errors.Is(err, errNoChange):
+				waiting.Reset(r.late)
+			case err != nil:
 				leave(errInterrupted) // it stops when nobody reads on
 			}
 		}
@@ -158,7 +164,10 @@ func (r *remote) stopWith(ctx, asked context.Context, name <-chan string, leave 
 	return func() { close(ended); leave(nil); stopping.Wait() }
 }
 
-// stop tells the sidecar to stop a change. One that has ended is no error: its report is on the way.
+// errNoChange means that the change has ended, and its report is on the way, or that the request came to another sidecar behind the same address.
+var errNoChange = errors.New("there is no such change")
+
+// stop tells the sidecar to stop a change.
 func (r *remote) stop(ctx context.Context, change string) error {
 	if change == "" {
 		return errors.New("it has no name")
@@ -171,7 +180,7 @@ func (r *remote) stop(ctx context.Context, change string) error {
 	var refused *refusedError
 	switch {
 	case errors.As(err, &refused) && refused.status == http.StatusNotFound:
-		return nil
+		return errNoChange
 	case err != nil:
 		return err
 	}

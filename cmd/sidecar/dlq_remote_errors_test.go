@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
 	"github.com/jetsidecar/jetsidecar/internal/terminal"
@@ -107,6 +108,56 @@ func TestRemoteThatIsStopped(t *testing.T) {
 	report, err := r.post(ctx, "replay", map[string]any{}, 9, func(dlq.Progress) { stop() })
 	if err != nil || !report.Interrupted || !report.Partial || report.Kept != 2 || len(report.Failures) != 1 || report.Failures[0].Why != "no stock" {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// A sidecar that does not know what is to be stopped is left, unless the report comes: behind one address there can be several.
+func TestRemoteThatAsksAnotherToStop(t *testing.T) {
+	for name, ends := range map[string]bool{"it goes on": false, "it has ended": true} {
+		t.Run(name, func(t *testing.T) {
+			told, left := make(chan struct{}), make(chan bool, 1)
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/api/dlq/stop" {
+					w.WriteHeader(http.StatusNotFound)
+					close(told)
+					return
+				}
+				fmt.Fprintln(w, `{"change":"X","progress":{"selected":9,"done":4}}`)
+				_ = http.NewResponseController(w).Flush()
+				<-told
+				if ends {
+					fmt.Fprintln(w, `{"report":{"selected":9,"done":5,"interrupted":true,"failures":[]}}`)
+					return
+				}
+				select {
+				case <-r.Context().Done():
+					left <- true
+				case <-time.After(20 * time.Second):
+					left <- false
+				}
+			}))
+			defer s.Close()
+			base, err := remoteURL(s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &remote{base: base, client: s.Client(), leave: time.Hour, late: time.Millisecond}
+			if ends {
+				r.late = time.Hour
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			report, err := r.post(ctx, "replay", map[string]any{}, 9, func(dlq.Progress) { stop() })
+			done := 4
+			if ends {
+				done = 5
+			} else if !<-left {
+				t.Error("it is read on")
+			}
+			if err != nil || !report.Interrupted || report.Partial == ends || report.Done != done {
+				t.Errorf("%+v, %v", report, err)
+			}
+		})
 	}
 }
 
