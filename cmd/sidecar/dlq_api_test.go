@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -21,18 +20,33 @@ func realAPI(t *testing.T, letters *admintest.Letters, meanwhile func()) string 
 	t.Helper()
 	api := admin.New(admin.Options{Config: config.Admin{Token: "secret"}, Letters: letters, Changes: letters}).Handler()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(text))
-		var body struct {
-			DryRun *bool `json:"dry_run"`
-		}
-		if _ = json.Unmarshal(text, &body); body.DryRun != nil && !*body.DryRun && meanwhile != nil {
-			meanwhile()
-		}
+		r.Body = &passing{ReadCloser: r.Body, end: func(text []byte) {
+			var body struct {
+				DryRun *bool `json:"dry_run"`
+			}
+			if _ = json.Unmarshal(text, &body); body.DryRun != nil && !*body.DryRun && meanwhile != nil {
+				meanwhile()
+			}
+		}}
 		api.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// passing is a body that says what it was at its end.
+type passing struct {
+	io.ReadCloser
+	text []byte
+	end  func(text []byte)
+}
+
+func (p *passing) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	if p.text = append(p.text, b[:n]...); err == io.EOF {
+		p.end(p.text)
+	}
+	return n, err
 }
 
 // What comes after the question was asked is not part of the answer.
