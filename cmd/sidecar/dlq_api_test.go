@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jetsidecar/jetsidecar/internal/admin"
@@ -74,6 +76,59 @@ func TestRemoteSelectionIsFixed(t *testing.T) {
 		code, out, stderr := tool(nil, append([]string{"dlq"}, strings.Fields(c.args+" --token secret --admin "+url)...)...)
 		if code != exitOK || !strings.Contains(out, c.done) || letters.Len() != c.left {
 			t.Errorf("%s: exit %d, %d left, want %d\n%s%s", c.args, code, letters.Len(), c.left, out, stderr)
+		}
+	}
+}
+
+// A dry run lists what was selected, and counts that, whatever came until it is listed.
+func TestRemoteDryRunIsFixed(t *testing.T) {
+	come := func(n int) func(*admintest.Letters) {
+		return func(l *admintest.Letters) {
+			for range n {
+				l.Add(dlq.Letter{Entry: dlq.Entry{Stream: "A"}})
+			}
+		}
+	}
+	for _, c := range []struct {
+		args string
+		was  func(*admintest.Letters) // between the selection and the list
+		want []uint64
+	}{
+		{"replay", come(3), []uint64{1, 2, 3, 4, 5}},
+		{"rm", come(3), []uint64{1, 2, 3, 4, 5}},
+		{"replay --to stream", func(l *admintest.Letters) { l.Add(dlq.Letter{Entry: dlq.Entry{DLQStream: "B_DLQ", Stream: "B"}}) }, []uint64{1, 2, 3, 4, 5}},
+		{"replay", come(2 * remotePage), []uint64{1, 2, 3, 4, 5}},
+		{"replay --seq 2-", come(3), []uint64{2, 3, 4, 5}},
+		{"rm --limit 3", func(l *admintest.Letters) {
+			_, _ = l.Remove(t.Context(), dlq.Filter{First: 1, Last: 2}, dlq.RemoveOptions{})
+		}, []uint64{3}},
+		{"rm --consumer nobody", func(l *admintest.Letters) { l.Add(dlq.Letter{Entry: dlq.Entry{Consumer: "nobody"}}) }, nil},
+	} {
+		letters := admintest.NewLetters("A_DLQ", "B_DLQ")
+		letters.Fill(5)
+		api := admin.New(admin.Options{Letters: letters, Changes: letters, Config: config.Admin{Token: "secret"}}).Handler()
+		var selected, came atomic.Bool
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				selected.Store(true)
+			}
+			if r.URL.Path == "/api/dlq" && selected.Load() && !came.Swap(true) {
+				c.was(letters)
+			}
+			api.ServeHTTP(w, r)
+		}))
+		code, out, stderr := tool(nil, append([]string{"dlq"}, strings.Fields(c.args+" --dry-run --json --token secret --admin "+s.URL)...)...)
+		s.Close()
+		var listed []uint64
+		for lines := json.NewDecoder(strings.NewReader(out)); lines.More(); {
+			var e dlq.Entry
+			if err := lines.Decode(&e); err != nil {
+				t.Fatal(err)
+			}
+			listed = append(listed, e.Seq)
+		}
+		if code != exitOK || !came.Load() || !slices.Equal(listed, c.want) {
+			t.Errorf("%s: exit %d, %d are listed, want %d\n%s", c.args, code, listed, c.want, stderr)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,10 +16,8 @@ import (
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
 )
 
-const (
-	remotePage   = 1000        // entries that are asked for at a time
-	remoteAnswer = time.Minute // for an answer to begin
-)
+// remoteAnswer is how long an answer may take to begin.
+const remoteAnswer = time.Minute
 
 // remote are the dead letters as a running sidecar has them, by the API of its admin listener.
 type remote struct {
@@ -82,45 +79,6 @@ func (r *remote) Missing(ctx context.Context, f dlq.Filter) (names []string, err
 		}
 	}
 	return names, nil
-}
-
-type remotePageAnswer struct {
-	Streams []string     `json:"streams"`
-	Entries []*dlq.Entry `json:"entries"`
-	Next    string       `json:"next"`
-	dlq.Passed
-}
-
-// List brings the entries page by page.
-func (r *remote) List(ctx context.Context, f dlq.Filter) iter.Seq2[*dlq.Entry, error] {
-	return func(yield func(*dlq.Entry, error) bool) {
-		q := parameters(f)
-		for left := f.Limit; ; {
-			size := remotePage
-			if f.Limit > 0 {
-				size = min(size, left)
-			}
-			q.Set("limit", strconv.Itoa(size))
-			var page remotePageAnswer
-			if err := r.get(ctx, q, &page, "api", "dlq"); err != nil {
-				yield(nil, err)
-				return
-			}
-			if f.Passed != nil {
-				f.Passed.Add(&page.Passed)
-			}
-			for _, e := range page.Entries {
-				if !yield(e, nil) {
-					return
-				}
-			}
-			left -= len(page.Entries)
-			if page.Next == "" || f.Limit > 0 && left <= 0 {
-				return
-			}
-			q.Set("after", page.Next)
-		}
-	}
 }
 
 // Get brings one entry.
