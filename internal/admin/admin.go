@@ -187,7 +187,7 @@ func (s *Server) plain(next http.Handler) http.Handler {
 		if hasBody(r) {
 			unread(w)
 		} else {
-			s.open.whole(r.Context())
+			s.open.asked(r.Context())
 		}
 		switch outside := !strings.HasPrefix(r.URL.Path, "/api/"); {
 		case outside && r.Method != http.MethodGet && r.Method != http.MethodHead:

@@ -41,7 +41,7 @@ func (s *Server) bodiless(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// wanted reads the whole body of a request, which then is being answered. It does not wait long for it.
+// wanted reads the whole body of a request. It does not wait long for it.
 func (s *Server) wanted(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !hasBody(r) {
 		return nil, nil
@@ -55,7 +55,7 @@ func (s *Server) wanted(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 	}
 	_ = control.SetReadDeadline(time.Time{}) // what is done now may take longer
 	w.Header().Del("Connection")
-	s.open.whole(r.Context())
+	s.open.asked(r.Context())
 	return raw, nil
 }
 

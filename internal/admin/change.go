@@ -119,7 +119,7 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
 	if !ok {
 		return
 	}
-	ctx, end, ok := s.changing.begin(r.Context(), mostChanges)
+	ctx, end, ok := s.begin(&s.changing, r, mostChanges)
 	if !ok {
 		s.busy(w)
 		return
@@ -211,7 +211,7 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, sel Selection, do 
 		s.refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	ctx, end, ok := s.changing.begin(r.Context(), mostChanges)
+	ctx, end, ok := s.begin(&s.changing, r, mostChanges)
 	if !ok {
 		s.busy(w)
 		return

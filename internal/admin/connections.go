@@ -11,33 +11,37 @@ import (
 // maxConnections is how many connections there may be. The API's limits leave most of them to who asks for health and metrics.
 const maxConnections = 128
 
-// connections keeps the connections of a listener bounded: each costs memory and a file. For a new one beyond the bound the one makes way whose
-// client has sent no whole request for the longest, so that health can be asked for whatever others leave open. While all are being answered
-// the new one is closed. The zero value is ready.
+// connections keeps the connections of a listener bounded: each costs memory and a file. For a new one beyond the bound the one makes way of
+// whose client nothing was heard for the longest, neither a whole request nor that it took an answer, so that health can be asked for whatever
+// others leave open. Only what the API bounds makes way for none; if that is all there is, the new one is closed. The zero value is ready.
 type connections struct {
-	mu      sync.Mutex
-	waiting map[net.Conn]time.Time // for a whole request, since when; zero: it is being answered
+	mu    sync.Mutex
+	heard map[net.Conn]time.Time // when its client was heard of last; zero: the API is at work for it
 }
 
 // changed is told the state of each connection, as http.Server does; of a new one before anything is read from it.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateActive: // a header has come, or something that is none
+		return
+	case http.StateIdle:
+		c.note(conn, time.Now())
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
 	case http.StateNew:
-		if c.waiting == nil {
-			c.waiting = map[net.Conn]time.Time{}
+		if c.heard == nil {
+			c.heard = map[net.Conn]time.Time{}
 		}
-		if len(c.waiting) >= maxConnections && !c.makeWay() {
+		if len(c.heard) >= maxConnections && !c.makeWay() {
 			_ = conn.Close() // nothing was sent
 			return
 		}
-		c.waiting[conn] = time.Now()
-	case http.StateActive: // a header has come, or something that is none: see whole
-	case http.StateIdle:
-		c.note(conn, time.Now())
+		c.heard[conn] = time.Now()
 	default:
-		delete(c.waiting, conn)
+		delete(c.heard, conn)
 	}
 }
 
@@ -49,36 +53,39 @@ func (c *connections) of(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// whole is told that a request has come with all of its body, by its context: it is being answered.
-func (c *connections) whole(ctx context.Context) {
-	conn, ok := ctx.Value(connKey{}).(net.Conn)
-	if !ok {
-		return
-	}
+// asked is told that a request has come, all of it, by its context.
+func (c *connections) asked(ctx context.Context) { c.note(connOf(ctx), time.Now()) }
+
+// busy is told that the API is at work for a request, until asked is called with it.
+func (c *connections) busy(ctx context.Context) { c.note(connOf(ctx), time.Time{}) }
+
+// connOf is the connection of a request; nil in tests without one.
+func connOf(ctx context.Context) net.Conn {
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	return conn
+}
+
+// note changes when the client of a connection was heard of, unless it made way.
+func (c *connections) note(conn net.Conn, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.note(conn, time.Time{})
-}
-
-// note changes since when a connection waits, unless it made way.
-func (c *connections) note(conn net.Conn, since time.Time) {
-	if _, here := c.waiting[conn]; here {
-		c.waiting[conn] = since
+	if _, here := c.heard[conn]; here {
+		c.heard[conn] = at
 	}
 }
 
-// makeWay closes the connection that has waited for a whole request for the longest, if there is one.
+// makeWay closes the connection of whose client nothing was heard for the longest, if there is one that may be.
 func (c *connections) makeWay() bool {
 	var oldest net.Conn
-	for conn, at := range c.waiting {
-		if !at.IsZero() && (oldest == nil || at.Before(c.waiting[oldest])) {
+	for conn, at := range c.heard {
+		if !at.IsZero() && (oldest == nil || at.Before(c.heard[oldest])) {
 			oldest = conn
 		}
 	}
 	if oldest == nil {
 		return false
 	}
-	delete(c.waiting, oldest)
-	_ = oldest.Close() // its client asked for nothing, or not yet
+	delete(c.heard, oldest)
+	_ = oldest.Close()
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,7 +153,7 @@ func TestIdleConnectionsMakeWay(t *testing.T) {
 	}
 }
 
-// The connection that waited for the longest makes way, and none whose request is being answered.
+// The connection of whose client nothing was heard for the longest makes way, and none that the API is at work for.
 func TestOldestConnectionMakesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c connections
@@ -175,7 +176,7 @@ func TestOldestConnectionMakesWay(t *testing.T) {
 		}
 		for _, conn := range []net.Conn{first, second} {
 			c.changed(conn, http.StateActive)
-			c.whole(c.of(t.Context(), conn))
+			c.busy(c.of(t.Context(), conn))
 		}
 		c.changed(second, http.StateIdle)
 		add()
@@ -185,45 +186,87 @@ func TestOldestConnectionMakesWay(t *testing.T) {
 				t.Errorf("connection %d is closed: %v, want %v", i, !want, want)
 			}
 		}
-		if len(c.waiting) != maxConnections {
-			t.Errorf("%d connections", len(c.waiting))
+		if len(c.heard) != maxConnections {
+			t.Errorf("%d connections", len(c.heard))
 		}
 		c.changed(first, http.StateClosed)
-		if add(); closed(4) || len(c.waiting) != maxConnections {
+		if add(); closed(4) || len(c.heard) != maxConnections {
 			t.Error("one makes way though there is room")
 		}
 	})
 }
 
-// A connection whose request is being answered makes way for none: then the new ones are closed.
+// A connection that the API is at work for makes way for none, whatever comes; there are not so many of them that no others could come.
 func TestBusyConnectionsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun, end := make(chan struct{}), make(chan struct{})
-		o := options()
-		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end })
+		o, token := secured()
 		ln, stop := overPipes(t, o)
 		defer stop()
 		var busy []*client
-		for range maxConnections {
+		for range mostListeners {
 			c := ln.connect(t)
-			c.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-			<-begun
+			c.send("GET /api/events HTTP/1.1\r\nHost: localhost\r\n" + token + "\r\n")
+			c.hears("HTTP/1.1 200 ")
 			busy = append(busy, c)
 		}
-		if refused := ln.connect(t); refused.status() != 0 {
-			t.Error("an answer to nothing")
-		}
-		close(end)
-		for _, c := range busy {
+		time.Sleep(time.Second)
+		for range 2 * maxConnections {
+			c := ln.connect(t)
+			c.send("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			if c.status() != 200 {
-				t.Fatal("one that was busy is not answered")
+				t.Fatal("no answer over a new connection")
 			}
 		}
-		synctest.Wait() // until they are idle, which is a moment later
-		c := ln.connect(t)
-		c.send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-		if c.status() != 200 {
-			t.Error("no answer once they are idle")
+		for _, c := range busy {
+			c.hears(": beat")
 		}
 	})
+}
+
+// hears reads on until there is a line that begins so.
+func (c *client) hears(line string) {
+	c.t.Helper()
+	for {
+		text, err := c.r.ReadString('\n')
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if strings.HasPrefix(text, line) {
+			return
+		}
+	}
+}
+
+// A connection whose client does not take its answers makes way for others, and so does one whose answer takes long.
+func TestConnectionsWithSlowAnswersMakeWay(t *testing.T) {
+	for name, reads := range map[string]bool{"not taken": false, "not ready": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun, end := make(chan struct{}), make(chan struct{})
+				o := options()
+				o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					begun <- struct{}{}
+					if reads {
+						<-end
+					}
+					_, _ = io.WriteString(w, strings.Repeat("a metric 1\n", 10000))
+				})
+				ln, stop := overPipes(t, o)
+				defer stop()
+				defer close(end)
+				for range maxConnections {
+					ln.connect(t).send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+					<-begun
+				}
+				synctest.Wait()
+				for range 2 {
+					c := ln.connect(t)
+					c.send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+					if c.status() != 200 {
+						t.Error("no answer over a new connection")
+					}
+				}
+			})
+		})
+	}
 }

@@ -49,7 +49,7 @@ type Stats struct {
 // reading bounds a request that reads the DLQ.
 func (s *Server) reading(next func(http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, end, ok := s.reads.begin(r.Context(), mostReads)
+		ctx, end, ok := s.begin(&s.reads, r, mostReads)
 		if !ok {
 			s.busy(w)
 			return

@@ -98,7 +98,7 @@ func (s *Server) compare(before, now map[string]uint64) {
 
 // getEvents streams events until the reader goes, takes nothing any more, or the sidecar stops.
 func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
-	ctx, end, ok := s.streams.begin(r.Context(), mostListeners)
+	ctx, end, ok := s.begin(&s.streams, r, mostListeners)
 	if !ok {
 		s.busy(w)
 		return

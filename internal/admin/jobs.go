@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"net/http"
 	"sync"
 )
 
@@ -59,4 +60,14 @@ func (j *jobs) stop() {
 func (j *jobs) idle() <-chan struct{} {
 	j.stop()
 	return j.none
+}
+
+// begin starts the job of a request, as jobs.begin does. Until it ends the connection makes way for none.
+func (s *Server) begin(j *jobs, r *http.Request, most int) (job context.Context, end func(), ok bool) {
+	job, last, ok := j.begin(r.Context(), most)
+	if !ok {
+		return nil, nil, false
+	}
+	s.open.busy(r.Context())
+	return job, func() { s.open.asked(r.Context()); last() }, true
 }
