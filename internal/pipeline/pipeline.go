@@ -73,8 +73,9 @@ type Pipeline struct {
 	order   *order     // nil: messages may overtake
 	batches sync.Mutex // held by who gathers a batch
 
-	attempts atomic.Uint64 // with OrderStream
-	stopped  chan struct{} // closed at a stop, when what nobody works on is handed back
+	attempts    atomic.Uint64 // with OrderStream
+	stopped     chan struct{} // closed at a stop, when what nobody works on is handed back
+	retriesLeft atomic.Bool   // messages were in the retry stream when drained looked
 
 	unmarked, marksLeft seldom // warnings: tried without a mark, marks that are not removed
 
