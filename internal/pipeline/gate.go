@@ -280,7 +280,7 @@ func (g *gate) left(count func(now time.Time)) {
 // judge counts the decision over one message, and reports whether it is to be tried again in place.
 func (g *gate) judge(now time.Time, m uint64, d policy.Decision, why string) (again bool) {
 	switch {
-	case d.Verdict == 0: // handed back
+	case silent(d):
 	case failing(d):
 		g.failed(now, m, why)
 		return limited(d) && g.breaker.Holds(now)
@@ -298,6 +298,9 @@ func (g *gate) failed(now time.Time, m uint64, why string) {
 		g.opening = make(chan struct{})
 	}
 }
+
+// silent reports whether a decision says nothing of the app, which saw nothing of the message: it was handed back, or no request can be made of it.
+func silent(d policy.Decision) bool { return d.Verdict == 0 || d.Reason == policy.ReasonUndeliverable }
 
 // failing reports whether an answer meant that a message is to be tried again, whatever its limits made of that.
 func failing(d policy.Decision) bool { return d.Verdict == policy.Retry || limited(d) }

@@ -17,6 +17,7 @@ var (
 	failed = policy.Decision{Verdict: policy.Retry, Delay: time.Second}
 	atEnd  = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliver}
 	passed = policy.Decision{Verdict: policy.Ack}
+	void   = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonUndeliverable}
 )
 
 func breaker() policy.BreakerConfig {
@@ -374,6 +375,22 @@ func TestGateAsksAnAppThatNothingComesFor(t *testing.T) {
 		all, _ = after(time.Hour)
 		if open, _, _ := g.state(); open || len(all) != len(before) {
 			t.Errorf("open %v, asked %d times more", open, len(all)-len(before))
+		}
+	})
+}
+
+// A message of which no request can be made says nothing of the app: it is no verdict between those that fail, and does not close the breaker.
+func TestGateLearnsNothingOfWhatTheAppDidNotSee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(breaker(), 4)
+		for m, d := range []policy.Decision{failed, void, failed, void} {
+			mustEnter(t, g, false)
+			if g.leave(uint64(m), d, "503") {
+				t.Error("a message stays")
+			}
+		}
+		if !g.isOpen() {
+			t.Error("closed with an app that failed each message it saw")
 		}
 	})
 }
