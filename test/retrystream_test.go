@@ -228,7 +228,9 @@ func TestHalfOpenAndTheRetryStream(t *testing.T) {
 				return w.running(narrow(time.Hour), consumer(func(c *config.Consumer) {
 					c.MaxDeliver, c.Concurrency, c.Prefetch = 0, 2, 2
 					c.Breaker = policy.BreakerConfig{Failures: 10, ProbeInterval: 50 * time.Millisecond, ProbeMax: 200 * time.Millisecond, Hold: time.Hour}
-				}), func(c *config.Config) { c.App.Ready.Path = "/ready" })
+				}), func(c *config.Config) {
+					c.App.Ready.Path, c.App.Ready.Interval = "/ready", time.Hour // it is asked for the breaker alone
+				})
 			}
 			s := run()
 			for range 35 {
@@ -256,7 +258,7 @@ func TestHalfOpenAndTheRetryStream(t *testing.T) {
 				s.waitMetric(name, func(v float64) bool { return v == 0 })
 			}
 			before := w.app.probed()
-			eventually(t, func() bool { return w.app.probed() >= before+2 }, text("the app to be asked when nothing is left at the durable"))
+			eventually(t, func() bool { return w.app.probed() >= before+3 }, text("the app to be asked when nothing is left at the durable"))
 			if s.admin.metric("sidecar_breaker_open") != 1 || w.waiting() <= 0 {
 				t.Error("it counts as closed while messages wait in the retry stream")
 			}
