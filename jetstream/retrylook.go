@@ -27,20 +27,19 @@ func (r *retries) last(ctx context.Context, m *Message) (uint64, error) {
 			Seq uint64 `json:"seq"`
 		} `json:"message"`
 	}
-	subject := "STREAM.MSG.GET." + RetryStream
-	if r.main.conn.denied(r.main.conn.prefix + subject) {
+	if r.denied() {
 		return 0, nil // and so it is for every sidecar of this user: nothing was moved
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastTimeout)
 	defer cancel()
-	err = r.main.conn.api(ctx, subject, request, &answer)
+	err = r.main.conn.api(ctx, "STREAM.MSG.GET."+RetryStream, request, &answer)
 	var refused *natsjs.APIError
 	switch {
 	case err == nil:
 		return answer.Message.Seq, nil
 	case errors.As(err, &refused) && (refused.ErrorCode == errMessageNotFound || refused.ErrorCode == natsjs.JSErrCodeStreamNotFound):
 		return 0, nil
-	case r.main.conn.denied(r.main.conn.prefix + subject):
+	case r.denied():
 		return 0, nil
 	}
 	return 0, err
@@ -102,21 +101,51 @@ func (r *retries) remain(ctx context.Context) bool {
 	if r.empty.Load() && r.barred {
 		return false
 	}
+	left, err := r.left(ctx)
+	switch {
+	case left:
+		r.empty.Store(false)
+		r.sayLeft()
+		return true
+	case err != nil:
+		r.barred = r.denied()
+		r.empty.Store(r.barred)
+		return false
+	}
+	r.empty.Store(true)
+	return false
+}
+
+// left reports whether messages of the durable are in the retry stream: waiting, due, or leased by any sidecar.
+func (r *retries) left(ctx context.Context) (bool, error) {
 	for _, state := range []string{"at", "due"} {
 		m, err := r.main.conn.stored(ctx, RetryStream, map[string]any{"seq": 1, "next_by_subj": r.subject(state, ">")})
 		switch {
 		case m != nil:
-			r.empty.Store(false)
-			r.sayLeft()
-			return true
+			return true, nil
 		case err != nil && !errors.Is(err, ErrStreamNotFound):
-			r.barred = r.main.conn.denied(r.main.conn.prefix + "STREAM.MSG.GET." + RetryStream)
-			r.empty.Store(r.barred)
-			return false
+			return false, err
 		}
 	}
-	r.empty.Store(true)
-	return false
+	return false, nil
+}
+
+// denied reports whether the user may not ask what is in the retry stream.
+func (r *retries) denied() bool {
+	return r.main.conn.denied(r.main.conn.prefix + "STREAM.MSG.GET." + RetryStream)
+}
+
+// RetriesLeft asks whether messages of the durable are in the retry stream, whoever moved them. They may be where no answer comes; for a user who may
+// not ask there are none.
+func (s *Source) RetriesLeft(ctx context.Context) bool {
+	r := s.retries
+	if r == nil || !r.serving.Load() || r.denied() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastTimeout)
+	defer cancel()
+	left, err := r.left(ctx)
+	return left || err != nil && !r.denied()
 }
 
 // sayLeft says once that messages are left in the retry stream.

@@ -9,14 +9,20 @@ import "time"
 // between: one poison message, however often it fails, never opens it. While it is open one request at a time is tried,
 // after a wait that doubles. A verdict other than retry closes it; then the number of requests allowed at a time starts
 // with one and grows by one with each further verdict other than retry. Half open it is when the app said that it is ready and
-// no message was there to try it with: all holds as while it is open, but the next message need not wait.
+// no message was there to try it with: all holds as while it is open, but the next message need not wait. Drained it is when nothing is
+// left for the app either. That is no proof that the app is well, but while it lasts Hold does not run, and what has run of it comes back as
+// fast as time passes: a failure after as much as Hold of that is a new opening. A message that waits for the end of Hold is left, so
+// none waits for longer than that.
 type Breaker struct {
 	cfg     BreakerConfig
 	most    int      // requests at a time, when nothing is wrong
 	failed  []uint64 // the different messages that failed in a row, fewer than cfg.Failures
 	open    bool
-	half    bool      // open, and the app said that it is ready
-	since   time.Time // when it opened
+	half    bool          // open, and the app said that it is ready
+	since   time.Time     // when it opened
+	until   time.Time     // when Hold is over
+	drained time.Time     // since when it is half open with nothing left for the app; zero: it is not, or that is counted
+	rested  time.Duration // how long it was so since it is half open
 	wait    time.Duration
 	next    time.Time // the next probe
 	allowed int
@@ -49,17 +55,18 @@ func (b *Breaker) Allowed(now time.Time) int {
 func (b *Breaker) NextProbe() time.Time { return b.next }
 
 // Holds reports whether nothing may be dead-lettered for a limit now: the breaker is open, and not for longer than Hold.
-func (b *Breaker) Holds(now time.Time) bool { return b.open && now.Sub(b.since) < b.cfg.Hold }
+func (b *Breaker) Holds(now time.Time) bool { return b.open && now.Before(b.until) }
 
 // Failed is told that a message had an answer that meant retry. Random, in [0, 1), is for the jitter of the next probe. It
-// reports whether this opened the breaker.
+// reports whether this opened the breaker, or opened it anew.
 func (b *Breaker) Failed(now time.Time, message uint64, random float64) (opened bool) {
 	switch {
 	case b.cfg.Failures <= 0:
 		return false
 	case b.open:
+		opened = b.worse(now)
 		b.delay(now, random)
-		return false
+		return opened
 	}
 	for _, m := range b.failed {
 		if m == message {
@@ -71,27 +78,59 @@ func (b *Breaker) Failed(now time.Time, message uint64, random float64) (opened 
 		return false
 	}
 	b.failed = b.failed[:0]
-	b.open, b.since, b.wait = true, now, 0
+	b.opens(now)
 	b.delay(now, random)
 	return true
 }
 
-// Ready is told that the app is ready, and that there is no message to try it with. It reports whether this made the breaker half
-// open. Only a verdict closes it: an app may call itself ready and fail every message.
-func (b *Breaker) Ready(now time.Time) (halfOpened bool) {
+func (b *Breaker) opens(now time.Time) {
+	b.open, b.since, b.until, b.wait = true, now, now.Add(b.cfg.Hold), 0
+}
+
+// Ready is told that the app is ready, and that there is no message to try it with; drained: that none is left for it anywhere. It
+// reports whether this made the breaker half open. Only a verdict closes it: an app may call itself ready and fail every message.
+func (b *Breaker) Ready(now time.Time, drained bool) (halfOpened bool) {
 	if !b.open {
 		return false
 	}
 	was := b.half
 	b.half, b.next = true, now.Add(b.cfg.ProbeMax)
+	b.refill(now)
+	if drained {
+		b.drained = now
+	}
 	return !was
 }
 
-// Postpone is told that the app is not ready for a probe: the next one waits as after one that failed.
-func (b *Breaker) Postpone(now time.Time, random float64) {
+// Postpone is told that the app is not ready for a probe: the next one waits as after one that failed. It reports whether this opened
+// the breaker anew.
+func (b *Breaker) Postpone(now time.Time, random float64) (opened bool) {
 	if b.open {
+		opened = b.worse(now)
 		b.delay(now, random)
 	}
+	return opened
+}
+
+// refill counts the time since when nothing was left for the app: what has run of Hold comes back for it.
+func (b *Breaker) refill(now time.Time) {
+	if b.drained.IsZero() {
+		return
+	}
+	rest := now.Sub(b.drained)
+	b.until = now.Add(min(max(b.until.Sub(b.drained), 0)+rest, b.cfg.Hold))
+	b.rested += rest
+	b.drained = time.Time{}
+}
+
+// worse ends that the breaker is half open. It reports whether nothing was left for the app for so long meanwhile that this is a new opening.
+func (b *Breaker) worse(now time.Time) (anew bool) {
+	b.refill(now)
+	if anew = b.rested > 0 && b.rested >= b.cfg.Hold; anew {
+		b.opens(now)
+	}
+	b.rested = 0
+	return anew
 }
 
 // delay sets the next probe: ProbeInterval after the opening, then doubling to ProbeMax, of which a quarter is random. A request
@@ -113,7 +152,7 @@ func (b *Breaker) delay(now time.Time, random float64) {
 func (b *Breaker) Passed() (closed bool) {
 	b.failed = b.failed[:0]
 	if b.open {
-		b.open, b.half, b.allowed = false, false, 1
+		b.open, b.half, b.drained, b.rested, b.allowed = false, false, time.Time{}, 0, 1
 		return true
 	}
 	b.allowed = min(b.allowed+1, b.most)

@@ -248,3 +248,32 @@ func TestBreakerWithNothingToTry(t *testing.T) {
 		t.Errorf("it opened %d times: hold began anew", n)
 	}
 }
+
+// An outage that comes when the breaker had counted as closed for as long as hold opens it anew: hold counts from then on.
+func TestOutageAfterTheBreakerCountedAsClosed(t *testing.T) {
+	w := newWorld(t)
+	w.app.on(always(reply{status: 503, header: map[string]string{"Retry-After": "3600"}}))
+	w.app.setReady(200)
+	hold := time.Second
+	s := w.running(breaking(func(c *config.Consumer) { c.MaxDeliver, c.Breaker.Hold = 0, hold }), func(c *config.Config) {
+		c.App.Ready.Path, c.App.Ready.Interval = "/ready", time.Hour // it is asked for the breaker alone
+	})
+	for range 3 {
+		w.publish("orders.new", "x")
+	}
+	s.waitMetric("sidecar_breaker_open", atLeast(1))
+	w.purge()
+	s.waitMetric("sidecar_breaker_open", func(v float64) bool { return v == 0 })
+	before := w.app.probed()
+	eventually(t, func() bool { return w.app.probed() >= before+3 }, text("the app to be asked when nothing is left")) // the first may have begun before, the last may not be done
+	asked := time.Now()
+	eventually(t, func() bool { return time.Since(asked) > hold }, text("hold to pass"))
+
+	w.app.on(always(reply{status: 500, header: map[string]string{"Retry-After": "3600"}}))
+	w.publish("orders.new", "x")
+	const line = "the breaker is open: the app fails message after message, pulling waits"
+	eventually(t, func() bool { return len(s.log.lines(line)) == 2 }, text("it opens anew"))
+	if detail := s.waitCheck("app", false); !strings.Contains(detail, "status 500") {
+		t.Errorf("readyz says %q, which is the cause of the outage before", detail)
+	}
+}

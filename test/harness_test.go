@@ -136,8 +136,13 @@ func (w *world) streamOf(cfg natsjs.StreamConfig) {
 // purge takes all messages out of the stream.
 func (w *world) purge() {
 	w.t.Helper()
+	w.purgeOf(stream)
+}
+
+func (w *world) purgeOf(name string) {
+	w.t.Helper()
 	w.try("purge", func(ctx context.Context) error {
-		st, err := w.js.Stream(ctx, stream)
+		st, err := w.js.Stream(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jetsidecar/jetsidecar/internal/config"
 	"github.com/jetsidecar/jetsidecar/internal/localnats"
+	"github.com/jetsidecar/jetsidecar/policy"
 )
 
 const retryStream = "sidecar-retries"
@@ -207,5 +208,63 @@ func TestRetriesWithoutPermissionForTheRetryStream(t *testing.T) {
 	w.balance()
 	if w.streamInfo(retryStream) != nil {
 		t.Error("there is a retry stream")
+	}
+}
+
+// A breaker that is half open counts as open while messages wait in the retry stream, whoever moved them, and as closed when none does, whatever was
+// moved before.
+func TestHalfOpenAndTheRetryStream(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
+			w := newWorld(t)
+			w.app.setReady(200)
+			w.app.on(func(c *call) reply {
+				if c.subject == "orders.bad" {
+					return reply{status: 503}
+				}
+				return reply{status: 200}
+			})
+			run := func() *sidecar {
+				return w.running(narrow(time.Hour), consumer(func(c *config.Consumer) {
+					c.MaxDeliver, c.Concurrency, c.Prefetch = 0, 2, 2
+					c.Breaker = policy.BreakerConfig{Failures: 10, ProbeInterval: 50 * time.Millisecond, ProbeMax: 200 * time.Millisecond, Hold: time.Hour}
+				}), func(c *config.Config) {
+					c.App.Ready.Path, c.App.Ready.Interval = "/ready", time.Hour // it is asked for the breaker alone
+				})
+			}
+			s := run()
+			for range 35 {
+				w.publish("orders.bad", "x")
+				w.publish("orders.good", "x")
+			}
+			eventually(t, func() bool { return w.app.count() == 70 && w.waiting() > 0 }, text("some to be moved"))
+			if restart {
+				w.must(s.stop())
+				s = run()
+			}
+			w.purge() // so that no more are moved
+			s.waitMetric("sidecar_ack_pending", func(v float64) bool { return v == 0 && w.consumer(durable).NumAckPending == 0 })
+
+			w.app.on(always(reply{status: 503}))
+			for range 10 {
+				w.publish("orders.new", "x")
+			}
+			s.waitMetric("sidecar_breaker_open", atLeast(1))
+			w.purge()
+			eventually(t, func() bool {
+				return len(s.log.lines("the breaker is half open: the app is ready, and the next message is tried alone")) == 1
+			}, text("half open"))
+			for _, name := range []string{"sidecar_pending", "sidecar_ack_pending"} {
+				s.waitMetric(name, func(v float64) bool { return v == 0 })
+			}
+			before := w.app.probed()
+			eventually(t, func() bool { return w.app.probed() >= before+3 }, text("the app to be asked when nothing is left at the durable"))
+			if s.admin.metric("sidecar_breaker_open") != 1 || w.waiting() <= 0 {
+				t.Error("it counts as closed while messages wait in the retry stream")
+			}
+			w.purgeOf(retryStream)
+			s.waitReady()
+			s.waitMetric("sidecar_breaker_open", func(v float64) bool { return v == 0 })
+		})
 	}
 }

@@ -48,5 +48,5 @@ func (a *attempt) passes(whole bool, means policy.Verdict) bool {
 	if whole && !a.named {
 		return means == policy.Ack
 	}
-	return a.decision.Verdict != 0 && !failing(a.decision)
+	return !silent(a.decision) && !failing(a.decision)
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // answered is what an answer says of a batch, a letter for each message: r to be tried again, l that at its limit, a done, x rejected,
-// h handed back. What it does not name is a dot, and as the answer as a whole means.
+// h handed back, u undeliverable. What it does not name is a dot, and as the answer as a whole means.
 func answered(says string, means policy.Verdict) (all, rest []*attempt) {
-	decisions := map[rune]policy.Decision{'r': failed, 'l': atEnd, 'a': passed, 'x': {Verdict: policy.DLQ, Reason: policy.ReasonRejected}, 'h': {}, '.': {Verdict: means}}
+	decisions := map[rune]policy.Decision{'r': failed, 'l': atEnd, 'a': passed, 'x': {Verdict: policy.DLQ, Reason: policy.ReasonRejected}, 'h': {}, 'u': void, '.': {Verdict: means}}
 	for i, c := range says {
 		a := &attempt{message: &jetstream.Message{Sequence: uint64(i) + 1}, decision: decisions[c], named: c != '.'}
 		all = append(all, a)
@@ -43,6 +43,8 @@ func TestGateOfABatch(t *testing.T) {
 		"the rest is the last failure":   {"lrrr...", policy.Retry, true, []int{0}},
 		"one that is not named":          {"rrrr.", policy.Retry, true, nil},
 		"handed back":                    {"rrrrhhhh", policy.Retry, false, nil},
+		"undeliverable":                  {"rruru", policy.Retry, false, nil},
+		"undeliverable among failures":   {"rururrr", policy.Retry, true, nil},
 		"rejected together":              {"rrrr...r", policy.DLQ, true, nil},
 		"one rejected, which is a word":  {"rrrr.", policy.DLQ, false, nil},
 		"done after a failure of others": {".....a", policy.Retry, false, nil},

@@ -11,9 +11,10 @@ import (
 // gate lets requests through to the app, as many at a time as the breaker allows.
 type gate struct {
 	ready    func(context.Context) error                  // the app's ready probe; nil if it has none
-	onChange func(open bool, since time.Time, why string) // called when the breaker opens or closes
+	onChange func(open bool, since time.Time, why string) // called when the breaker opens, also anew by a message that fails, or closes
 	onAlone  func()                                       // called when a message comes that must be alone, when it enters, and when it leaves
 	onReady  func()                                       // called when the breaker is half open, for the first time since it opened
+	drained  func(context.Context) bool                   // whether no message is left for the app anywhere, as far as is known
 
 	mu        sync.Mutex
 	breaker   *policy.Breaker
@@ -62,7 +63,7 @@ func (g *gate) enter(ctx context.Context, e entry) error {
 			if err == nil {
 				return nil
 			}
-			g.postpone()
+			g.postpone(err)
 			if e.alone {
 				g.aloneChanged()
 			}
@@ -127,10 +128,10 @@ func (g *gate) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait, changed := g.tryIdle(time.Now())
 		if changed == nil {
-			if g.ready(ctx) != nil {
-				g.postpone()
+			if err := g.ready(ctx); err != nil {
+				g.postpone(err)
 			} else {
-				g.isReady()
+				g.isReady(g.drained(ctx))
 			}
 			continue
 		}
@@ -158,10 +159,10 @@ func (g *gate) tryIdle(now time.Time) (wait time.Duration, changed <-chan struct
 }
 
 // isReady gives the place up again: the app is ready.
-func (g *gate) isReady() {
+func (g *gate) isReady(drained bool) {
 	g.mu.Lock()
 	g.inside--
-	half := g.breaker.Ready(time.Now()) && !g.toldReady
+	half := g.breaker.Ready(time.Now(), drained) && !g.toldReady
 	g.toldReady = g.toldReady || half
 	g.tell()
 	g.mu.Unlock()
@@ -238,12 +239,14 @@ func (g *gate) exit() {
 }
 
 // postpone gives the place up again: the app is not ready for a probe.
-func (g *gate) postpone() {
+func (g *gate) postpone(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
 	g.aloneIn = false
-	g.breaker.Postpone(time.Now(), random())
+	if g.breaker.Postpone(time.Now(), random()) {
+		g.why, g.toldReady = err.Error(), false
+	}
 	g.tell()
 }
 
@@ -266,7 +269,7 @@ func (g *gate) left(count func(now time.Time)) {
 	g.tell()
 	why := g.why
 	g.mu.Unlock()
-	if open != was && g.onChange != nil {
+	if (open != was || open && !opened.Equal(since)) && g.onChange != nil {
 		if open {
 			since = opened
 		}
@@ -277,7 +280,7 @@ func (g *gate) left(count func(now time.Time)) {
 // judge counts the decision over one message, and reports whether it is to be tried again in place.
 func (g *gate) judge(now time.Time, m uint64, d policy.Decision, why string) (again bool) {
 	switch {
-	case d.Verdict == 0: // handed back
+	case silent(d):
 	case failing(d):
 		g.failed(now, m, why)
 		return limited(d) && g.breaker.Holds(now)
@@ -295,6 +298,9 @@ func (g *gate) failed(now time.Time, m uint64, why string) {
 		g.opening = make(chan struct{})
 	}
 }
+
+// silent reports whether a decision says nothing of the app, which saw nothing of the message: it was handed back, or no request can be made of it.
+func silent(d policy.Decision) bool { return d.Verdict == 0 || d.Reason == policy.ReasonUndeliverable }
 
 // failing reports whether an answer meant that a message is to be tried again, whatever its limits made of that.
 func failing(d policy.Decision) bool { return d.Verdict == policy.Retry || limited(d) }

@@ -17,6 +17,7 @@ var (
 	failed = policy.Decision{Verdict: policy.Retry, Delay: time.Second}
 	atEnd  = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliver}
 	passed = policy.Decision{Verdict: policy.Ack}
+	void   = policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonUndeliverable}
 )
 
 func breaker() policy.BreakerConfig {
@@ -317,6 +318,7 @@ func TestGateAsksAnAppThatNothingComesFor(t *testing.T) {
 		var ready bool
 		var halves int
 		g.onReady = func() { mu.Lock(); halves++; mu.Unlock() }
+		g.drained = func(context.Context) bool { return false }
 		g.ready = func(context.Context) error {
 			if g.idle() {
 				t.Error("asked without a place")
@@ -375,4 +377,70 @@ func TestGateAsksAnAppThatNothingComesFor(t *testing.T) {
 			t.Errorf("open %v, asked %d times more", open, len(all)-len(before))
 		}
 	})
+}
+
+// A message of which no request can be made says nothing of the app: it is no verdict between those that fail, and does not close the breaker.
+func TestGateLearnsNothingOfWhatTheAppDidNotSee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(breaker(), 4)
+		for m, d := range []policy.Decision{failed, void, failed, void} {
+			mustEnter(t, g, false)
+			if g.leave(uint64(m), d, "503") {
+				t.Error("a message stays")
+			}
+		}
+		if !g.isOpen() {
+			t.Error("closed with an app that failed each message it saw")
+		}
+	})
+}
+
+// An outage after the app was ready, with nothing left for it, for as long as hold is a new one: it is told of, with its own cause, and holds.
+func TestGateOpensAnew(t *testing.T) {
+	for _, byPath := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			g := opened(t)
+			var bad error
+			var mu sync.Mutex
+			g.drained = func(context.Context) bool { return true }
+			g.ready = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return bad }
+			told := 0
+			g.onChange = func(open bool, since time.Time, why string) {
+				if told++; !open || !since.Equal(time.Now()) || why != "500" {
+					t.Errorf("open %v since %s: %s", open, since, why)
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var watching sync.WaitGroup
+			watching.Go(func() { g.watch(ctx) })
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if !g.halfOpen() {
+				t.Fatal("not half open")
+			}
+			began := time.Now()
+			if byPath {
+				mu.Lock()
+				bad = errors.New("500")
+				mu.Unlock()
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				mu.Lock()
+				bad = nil
+				mu.Unlock()
+			}
+			mustEnter(t, g, false)
+			if !g.leave(3, atEnd, "500") {
+				t.Error("a message at its limit does not stay")
+			}
+			if open, since, why := g.state(); !open || since.Before(began) || why != "500" {
+				t.Errorf("open %v since %s: %s", open, since, why)
+			}
+			if want := map[bool]int{false: 1, true: 0}[byPath]; told != want {
+				t.Errorf("told %d times, want %d", told, want)
+			}
+			cancel()
+			watching.Wait()
+		})
+	}
 }

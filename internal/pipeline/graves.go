@@ -49,7 +49,7 @@ type graves struct {
 	busy       int           // added and neither stored nor put aside
 	storing    int           // of those, on their way to the DLQ
 	stopping   bool          // nothing waits any more, but what must not be handed back: see finish
-	closed     bool          // nothing more is sent to the DLQ
+	closed     bool          // nothing more is sent to the DLQ: what is held stays
 }
 
 func newGraves(p *Pipeline) *graves {
@@ -232,7 +232,7 @@ func (g *graves) releaseHeld() {
 	g.mu.Lock()
 	var due, later []*deadLetter
 	for _, dl := range g.held {
-		if now.Before(dl.notBefore) {
+		if g.closed || now.Before(dl.notBefore) {
 			later = append(later, dl)
 		} else {
 			due = append(due, dl)

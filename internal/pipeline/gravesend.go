@@ -20,17 +20,29 @@ func (g *graves) finish(ctx context.Context) (left int) {
 			}
 		}
 	}
-	left = g.close()
+	g.close()
+	for {
+		g.letGo()
+		if left, all := g.left(); all {
+			return left
+		}
+		<-look.C // a writer has one in hand
+	}
+}
+
+// letGo hands back what waits in the queue, or keeps it where that may not be.
+func (g *graves) letGo() {
 	for {
 		select {
 		case dl := <-g.queue:
-			if !dl.mayGoBack() {
-				left++
-				continue
+			if dl.mayGoBack() {
+				dl.message.HandBack()
+			} else {
+				g.hold(dl)
 			}
-			dl.message.HandBack()
+			g.count(-1)
 		default:
-			return left
+			return
 		}
 	}
 }
@@ -73,12 +85,19 @@ func (g *graves) isDue() bool {
 	return len(g.held) > 0 && time.Now().After(g.tries.next)
 }
 
-// close lets nothing more go to the DLQ, and returns how many should have.
-func (g *graves) close() int {
+// close lets nothing more go to the DLQ.
+func (g *graves) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
-	return g.storing + len(g.held)
+}
+
+// left returns how many should have gone to the DLQ, and whether it knows of all: none is in the hands of a writer that sees later that nothing
+// more goes there.
+func (g *graves) left() (n int, all bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.storing + len(g.held), g.busy == g.storing
 }
 
 func (g *graves) isStopping() bool {

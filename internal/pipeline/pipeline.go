@@ -73,8 +73,9 @@ type Pipeline struct {
 	order   *order     // nil: messages may overtake
 	batches sync.Mutex // held by who gathers a batch
 
-	attempts atomic.Uint64 // with OrderStream
-	stopped  chan struct{} // closed at a stop, when what nobody works on is handed back
+	attempts    atomic.Uint64 // with OrderStream
+	stopped     chan struct{} // closed at a stop, when what nobody works on is handed back
+	retriesLeft atomic.Bool   // messages were in the retry stream when drained looked
 
 	unmarked, marksLeft seldom // warnings: tried without a mark, marks that are not removed
 
@@ -98,6 +99,7 @@ func New(cfg Config, parts Parts) *Pipeline {
 	p.order = newOrder(cfg.Order, parts.Source)
 	p.gate = newGate(cfg.Breaker, cfg.Concurrency)
 	p.gate.ready, p.gate.onChange, p.gate.onAlone, p.gate.onReady = parts.Ready, p.breakerChanged, p.aloneChanged, p.breakerHalfOpen
+	p.gate.drained = p.drained
 	if cfg.Adaptive {
 		p.places = newPlaces(cfg.Concurrency, parts.Log)
 	}
@@ -163,8 +165,7 @@ func (p *Pipeline) Status() Status {
 		s.ConcurrencyLimit = p.places.now()
 	}
 	// Half open, and with nothing that would try the app soon, is as good as closed.
-	nothing := src.Pending == 0 && src.AckPending == 0 && src.Moved == 0
-	if open, since, why := p.gate.state(); open && (!nothing || !p.gate.halfOpen()) {
+	if open, since, why := p.gate.state(); open && !(p.gate.halfOpen() && p.nothingWaits(src)) {
 		s.BreakerOpen, s.BreakerSince, s.BreakerCause = true, since, why
 		s.BreakerDetail = fmt.Sprintf("breaker open since %s: %s", since.UTC().Format(time.RFC3339), why)
 		if p.gate.idle() {
