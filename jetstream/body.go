@@ -63,7 +63,10 @@ func (s *Source) firstDoubted() *Message {
 
 // completed is told what the stream has of a message that was in doubt. It reports whether that is settled: the message is offered, or comes again.
 func (s *Source) completed(m *Message, stored *Message, err error) bool {
-	if err != nil && !errors.Is(err, errNotStored) {
+	switch {
+	case errors.Is(err, errStrange):
+		s.due.sayStrange(m, strange, err)
+	case err != nil && !errors.Is(err, errNotStored):
 		s.sayUnread(err)
 		return false
 	}
@@ -76,7 +79,9 @@ func (s *Source) completed(m *Message, stored *Message, err error) bool {
 	s.bodiless = slices.Delete(s.bodiless, i, i+1)
 	switch {
 	case m.released.Load():
-	case err != nil, !s.hasRoom(m, len(stored.Body)):
+	case errors.Is(err, errStrange):
+		s.decide(m, nak(strangeFor), time.Now())
+	case err != nil, !s.hasRoom(m, stored.size):
 		s.putOff(m)
 	default:
 		s.fill(m, stored)
@@ -86,8 +91,8 @@ func (s *Source) completed(m *Message, stored *Message, err error) bool {
 }
 
 // hasRoom reports whether the body of a message may be held too. One that is delivered no more always may, and one that is alone.
-func (s *Source) hasRoom(m *Message, body int) bool {
-	return s.bytes+int64(body) <= s.cfg.MaxBytes-s.lentBytes || len(s.leases) == 1 || s.isLast(m)
+func (s *Source) hasRoom(m *Message, body int64) bool {
+	return s.bytes+body <= s.cfg.MaxBytes-s.lentBytes || len(s.leases) == 1 || s.isLast(m)
 }
 
 // putOff hands a message back for later.
@@ -100,13 +105,17 @@ func (s *Source) readBody(ctx context.Context, m *Message) (*Message, error) {
 	if s.readDenied() {
 		return nil, errUnreadable
 	}
-	stored, err := s.Stored(ctx, m.Sequence)
+	read := s.Stored
+	if s.due != nil {
+		read = s.due.sealed
+	}
+	stored, err := read(ctx, m.lease)
 	switch {
 	case err != nil && s.readDenied():
 		return nil, errUnreadable
 	case err != nil:
 		return nil, err
-	case stored == nil || !stored.Stored.Equal(m.Stored):
+	case stored == nil || stored.Sequence != m.Sequence || !stored.StreamCreated.Equal(m.StreamCreated) || !stored.Stored.Equal(m.Stored):
 		return nil, errNotStored
 	}
 	return stored, nil
@@ -132,8 +141,8 @@ func (s *Source) fill(m, stored *Message) {
 		return
 	}
 	m.Header, m.HeaderLost, m.Body = stored.Header, stored.HeaderLost, stored.Body
-	m.size += int64(len(m.Body))
-	s.bytes += int64(len(m.Body))
+	m.size += stored.size
+	s.bytes += stored.size
 }
 
 // completeBody does as much for a message that is worked on at a stop, or moved, all the same. It returns an error if that cannot be done now.
@@ -160,7 +169,7 @@ func (s *Source) resumes(ctx context.Context, m *Message) bool {
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, errNotStored):
+	case errors.Is(err, errNotStored), errors.Is(err, errStrange):
 		s.settle(m, handBack)
 	default:
 		s.sayUnread(err)

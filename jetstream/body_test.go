@@ -13,7 +13,11 @@ import (
 // unlooked keeps the source from looking at the durable until the function it returns is called.
 func (b *bench) unlooked() (again func()) {
 	b.t.Helper()
-	s := b.source
+	return b.unlookedBy(b.source)
+}
+
+func (b *bench) unlookedBy(s *Source) (again func()) {
+	b.t.Helper()
 	b.eventually("no look is under way or wanted", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -33,7 +37,11 @@ func (b *bench) unlooked() (again func()) {
 
 // unreadable takes from the user that it may read the stream, until the function it returns is called.
 func (b *bench) unreadable() (readable func()) {
-	b.conn.refused(`nats: Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.S"`)
+	return b.unreadableOf("S")
+}
+
+func (b *bench) unreadableOf(stream string) (readable func()) {
+	b.conn.refused(`nats: Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.` + stream + `"`)
 	return func() {
 		b.conn.mu.Lock()
 		defer b.conn.mu.Unlock()

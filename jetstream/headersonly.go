@@ -19,11 +19,14 @@ func mayLackBody(m *Message) bool {
 
 // offerWhole offers a message, once it is known that nothing of it was left out.
 func (s *Source) offerWhole(m *Message) {
-	if s.due == nil && mayLackBody(m) {
+	switch {
+	case m.unfit != "":
+		s.decide(m, m.unfit, time.Now())
+	case m.lacking, s.due == nil && mayLackBody(m):
 		s.doubtBody(m)
-		return
+	default:
+		s.offer(m)
 	}
-	s.offer(m)
 }
 
 // doubtBody keeps a message from the workers until its body is read from the stream: see completeAll. What the durable says of itself is no proof
@@ -74,9 +77,9 @@ func (s *Source) settleBodies(info *natsjs.ConsumerInfo, asked time.Time) {
 		last := s.isLast(m)
 		switch {
 		case m.released.Load():
-		case m.arrivedAt.After(asked), info.Config.HeadersOnly && last:
+		case m.arrivedAt.After(asked), last && (info.Config.HeadersOnly || s.due != nil):
 			s.bodiless = append(s.bodiless, m)
-		case info.Config.HeadersOnly, m.latest == 1 && !last:
+		case info.Config.HeadersOnly, s.due != nil, m.latest == 1 && !last:
 			s.putOff(m)
 		default:
 			m.lacking = false
