@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 )
 
@@ -14,7 +16,10 @@ var (
 	errUnreadable = errors.New("the user may not read the stream")
 )
 
-// completeAll gives the messages that came without their body what the stream has of them, one after the other, until ctx ends.
+// bodyReads is how many messages are read from the stream at a time.
+const bodyReads = 16
+
+// completeAll gives the messages that came without their body what the stream has of them, until ctx ends.
 func (s *Source) completeAll(ctx context.Context) {
 	for {
 		select {
@@ -22,20 +27,32 @@ func (s *Source) completeAll(ctx context.Context) {
 			return
 		case <-s.incomplete:
 		}
-		for m := s.firstDoubted(); m != nil; m = s.firstDoubted() {
-			stored, err := s.readBody(ctx, m)
-			if s.completed(m, stored, err) {
-				continue
-			}
-			rest := lookPause
-			if errors.Is(err, errUnreadable) {
-				rest = infoEvery
-			}
-			if !sleep(ctx, rest) {
+		for some := s.firstDoubted(); len(some) > 0; some = s.firstDoubted() {
+			if rest := s.completeSome(ctx, some); rest > 0 && !sleep(ctx, rest) {
 				return
 			}
 		}
 	}
+}
+
+// completeSome reads messages at the same time, and offers them in the order in which they came. It returns how long to wait if some are not settled.
+func (s *Source) completeSome(ctx context.Context, some []*Message) (rest time.Duration) {
+	stored, errs := make([]*Message, len(some)), make([]error, len(some))
+	var reading sync.WaitGroup
+	for i, m := range some {
+		reading.Go(func() { stored[i], errs[i] = s.readBody(ctx, m) })
+	}
+	reading.Wait()
+	for i, m := range some {
+		switch {
+		case s.completed(m, stored[i], errs[i]):
+		case errors.Is(errs[i], errUnreadable):
+			rest = infoEvery
+		default:
+			rest = max(rest, lookPause)
+		}
+	}
+	return rest
 }
 
 // sleep reports whether ctx lasted so long.
@@ -50,15 +67,32 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// firstDoubted is the first message that may lack its body, and stays among them.
-func (s *Source) firstDoubted() *Message {
+// firstDoubted are the first messages that may lack their body, and stay among them: as many as may be read at a time. Their bodies fit into what may
+// be leased, but for one.
+func (s *Source) firstDoubted() []*Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.takeDoubted()
-	if m != nil {
-		s.bodiless = slices.Insert(s.bodiless, 0, m)
+	s.bodiless = slices.DeleteFunc(s.bodiless, func(m *Message) bool { return m.released.Load() })
+	free := s.cfg.MaxBytes - s.lentBytes - s.bytes
+	n := 0
+	for n < min(len(s.bodiless), bodyReads) {
+		if free -= s.leftOut(s.bodiless[n]); free < 0 && n > 0 {
+			break
+		}
+		n++
 	}
-	return m
+	return slices.Clone(s.bodiless[:n])
+}
+
+// leftOut is how large the body is at most that the server left out of a message.
+func (s *Source) leftOut(m *Message) int64 {
+	most := s.conn.nc.MaxPayload()
+	if size := m.Header[msgSizeHeader]; len(size) > 0 { // the server's own is the last, a publisher's that of an empty body
+		if n, err := strconv.ParseInt(size[len(size)-1], 10, 64); err == nil && n >= 0 {
+			return min(n, most)
+		}
+	}
+	return most
 }
 
 // completed is told what the stream has of a message that was in doubt. It reports whether that is settled: the message is offered, or comes again.

@@ -100,7 +100,9 @@ func (r *retries) unwrap(m *Message) error {
 	}
 	m.Subject, m.Sequence, m.Stored, m.StreamCreated = first(m.Header[retryHeaderSubject]), sequence, stored, time.Unix(0, created)
 	m.HeaderLost, m.lacking = first(m.Header[retryHeaderLost]) != "", len(m.Body) == 0
-	m.Header, m.Body = header, body
+	if m.Body = body; !m.lacking { // else they say how large the body is
+		m.Header = header
+	}
 	m.repeats = m.Delivered
 	m.Delivered += before
 	m.Pending = r.main.Status().Pending
