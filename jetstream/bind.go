@@ -140,7 +140,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := refusal(info); why != "" {
+	if why := s.refusal(info); why != "" {
 		return nil, fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	if info.Created.Equal(s.goesOn.consumer) && !stream.Created.Equal(s.goesOn.stream) {
@@ -272,6 +272,20 @@ func refusal(info *natsjs.ConsumerInfo) string {
 		return "it has priority groups of another kind than pinned_client, which are not supported"
 	}
 	return ""
+}
+
+// refusal says why the source cannot serve a durable rightly, or nothing. What else than its own copies that of the retry stream would bring must not be
+// settled there.
+func (s *Source) refusal(info *natsjs.ConsumerInfo) string {
+	why := refusal(info)
+	switch want := filters(s.cfg.wanted()); {
+	case why != "" || s.due == nil:
+	case !slices.Equal(filters(info.Config), want):
+		why = fmt.Sprintf("its filter subjects are %v; they must be %v", filters(info.Config), want)
+	case len(info.Config.PriorityGroups) > 0:
+		why = "it has priority groups; that of the retry stream must have none"
+	}
+	return why
 }
 
 // Difference is one field in which a durable differs from the configuration.

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 )
 
@@ -14,7 +16,10 @@ var (
 	errUnreadable = errors.New("the user may not read the stream")
 )
 
-// completeAll gives the messages that came without their body what the stream has of them, one after the other, until ctx ends.
+// bodyReads is how many messages are read from the stream at a time.
+const bodyReads = 16
+
+// completeAll gives the messages that came without their body what the stream has of them, until ctx ends.
 func (s *Source) completeAll(ctx context.Context) {
 	for {
 		select {
@@ -22,20 +27,32 @@ func (s *Source) completeAll(ctx context.Context) {
 			return
 		case <-s.incomplete:
 		}
-		for m := s.firstDoubted(); m != nil; m = s.firstDoubted() {
-			stored, err := s.readBody(ctx, m)
-			if s.completed(m, stored, err) {
-				continue
-			}
-			rest := lookPause
-			if errors.Is(err, errUnreadable) {
-				rest = infoEvery
-			}
-			if !sleep(ctx, rest) {
+		for some := s.firstDoubted(); len(some) > 0; some = s.firstDoubted() {
+			if rest := s.completeSome(ctx, some); rest > 0 && !sleep(ctx, rest) {
 				return
 			}
 		}
 	}
+}
+
+// completeSome reads messages at the same time, and offers them in the order in which they came. It returns how long to wait if some are not settled.
+func (s *Source) completeSome(ctx context.Context, some []*Message) (rest time.Duration) {
+	stored, errs := make([]*Message, len(some)), make([]error, len(some))
+	var reading sync.WaitGroup
+	for i, m := range some {
+		reading.Go(func() { stored[i], errs[i] = s.readBody(ctx, m) })
+	}
+	reading.Wait()
+	for i, m := range some {
+		switch {
+		case s.completed(m, stored[i], errs[i]):
+		case errors.Is(errs[i], errUnreadable):
+			rest = infoEvery
+		default:
+			rest = max(rest, lookPause)
+		}
+	}
+	return rest
 }
 
 // sleep reports whether ctx lasted so long.
@@ -50,20 +67,40 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// firstDoubted is the first message that may lack its body, and stays among them.
-func (s *Source) firstDoubted() *Message {
+// firstDoubted are the first messages that may lack their body, and stay among them: as many as may be read at a time. Their bodies fit into what may
+// be leased, but for one.
+func (s *Source) firstDoubted() []*Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.takeDoubted()
-	if m != nil {
-		s.bodiless = slices.Insert(s.bodiless, 0, m)
+	s.bodiless = slices.DeleteFunc(s.bodiless, func(m *Message) bool { return m.released.Load() })
+	free := s.cfg.MaxBytes - s.lentBytes - s.bytes
+	n := 0
+	for n < min(len(s.bodiless), bodyReads) {
+		if free -= s.leftOut(s.bodiless[n]); free < 0 && n > 0 {
+			break
+		}
+		n++
 	}
-	return m
+	return slices.Clone(s.bodiless[:n])
+}
+
+// leftOut is how large the body is at most that the server left out of a message.
+func (s *Source) leftOut(m *Message) int64 {
+	most := s.conn.nc.MaxPayload()
+	if size := m.Header[msgSizeHeader]; len(size) > 0 { // the server's own is the last, a publisher's that of an empty body
+		if n, err := strconv.ParseInt(size[len(size)-1], 10, 64); err == nil && n >= 0 {
+			return min(n, most)
+		}
+	}
+	return most
 }
 
 // completed is told what the stream has of a message that was in doubt. It reports whether that is settled: the message is offered, or comes again.
 func (s *Source) completed(m *Message, stored *Message, err error) bool {
-	if err != nil && !errors.Is(err, errNotStored) {
+	switch {
+	case errors.Is(err, errStrange):
+		s.due.sayStrange(m, strange, err)
+	case err != nil && !errors.Is(err, errNotStored):
 		s.sayUnread(err)
 		return false
 	}
@@ -76,7 +113,9 @@ func (s *Source) completed(m *Message, stored *Message, err error) bool {
 	s.bodiless = slices.Delete(s.bodiless, i, i+1)
 	switch {
 	case m.released.Load():
-	case err != nil, !s.hasRoom(m, len(stored.Body)):
+	case errors.Is(err, errStrange):
+		s.decide(m, nak(strangeFor), time.Now())
+	case err != nil, !s.hasRoom(m, stored.size):
 		s.putOff(m)
 	default:
 		s.fill(m, stored)
@@ -86,8 +125,8 @@ func (s *Source) completed(m *Message, stored *Message, err error) bool {
 }
 
 // hasRoom reports whether the body of a message may be held too. One that is delivered no more always may, and one that is alone.
-func (s *Source) hasRoom(m *Message, body int) bool {
-	return s.bytes+int64(body) <= s.cfg.MaxBytes-s.lentBytes || len(s.leases) == 1 || s.isLast(m)
+func (s *Source) hasRoom(m *Message, body int64) bool {
+	return s.bytes+body <= s.cfg.MaxBytes-s.lentBytes || len(s.leases) == 1 || s.isLast(m)
 }
 
 // putOff hands a message back for later.
@@ -100,13 +139,17 @@ func (s *Source) readBody(ctx context.Context, m *Message) (*Message, error) {
 	if s.readDenied() {
 		return nil, errUnreadable
 	}
-	stored, err := s.Stored(ctx, m.Sequence)
+	read := s.Stored
+	if s.due != nil {
+		read = s.due.sealed
+	}
+	stored, err := read(ctx, m.lease)
 	switch {
 	case err != nil && s.readDenied():
 		return nil, errUnreadable
 	case err != nil:
 		return nil, err
-	case stored == nil || !stored.Stored.Equal(m.Stored):
+	case stored == nil || stored.Sequence != m.Sequence || !stored.StreamCreated.Equal(m.StreamCreated) || !stored.Stored.Equal(m.Stored):
 		return nil, errNotStored
 	}
 	return stored, nil
@@ -132,8 +175,8 @@ func (s *Source) fill(m, stored *Message) {
 		return
 	}
 	m.Header, m.HeaderLost, m.Body = stored.Header, stored.HeaderLost, stored.Body
-	m.size += int64(len(m.Body))
-	s.bytes += int64(len(m.Body))
+	m.size += stored.size
+	s.bytes += stored.size
 }
 
 // completeBody does as much for a message that is worked on at a stop, or moved, all the same. It returns an error if that cannot be done now.
@@ -160,7 +203,7 @@ func (s *Source) resumes(ctx context.Context, m *Message) bool {
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, errNotStored):
+	case errors.Is(err, errNotStored), errors.Is(err, errStrange):
 		s.settle(m, handBack)
 	default:
 		s.sayUnread(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -13,7 +14,11 @@ import (
 // unlooked keeps the source from looking at the durable until the function it returns is called.
 func (b *bench) unlooked() (again func()) {
 	b.t.Helper()
-	s := b.source
+	return b.unlookedBy(b.source)
+}
+
+func (b *bench) unlookedBy(s *Source) (again func()) {
+	b.t.Helper()
 	b.eventually("no look is under way or wanted", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -33,7 +38,11 @@ func (b *bench) unlooked() (again func()) {
 
 // unreadable takes from the user that it may read the stream, until the function it returns is called.
 func (b *bench) unreadable() (readable func()) {
-	b.conn.refused(`nats: Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.S"`)
+	return b.unreadableOf("S")
+}
+
+func (b *bench) unreadableOf(stream string) (readable func()) {
+	b.conn.refused(`nats: Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.` + stream + `"`)
 	return func() {
 		b.conn.mu.Lock()
 		defer b.conn.mu.Unlock()
@@ -191,6 +200,40 @@ func TestBodyIsUnreadable(t *testing.T) {
 	b.eventually("it is refused, and nothing is leased", func() bool { return !b.source.Status().Bound && b.source.Leased() == 0 })
 	b.headersOnly(false)
 	b.whole(1, "body")
+}
+
+// So it is where it came before with its body: the number of a delivery says nothing of those before it.
+func TestLaterDeliveryIsUnreadable(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.run(b.config())
+	b.unreadable()
+	b.publishBody([]byte("body"))
+	m := b.next()
+	m.Nak(time.Second)
+	b.eventually("it is put off", func() bool { return b.source.Leased() == 0 })
+	look := b.unlooked()
+	b.headersOnly(true)
+	b.eventually("it came", func() bool { return b.source.Leased() == 1 })
+	b.headersOnly(false)
+	look()
+	if m = b.next(); string(m.Body) != "body" || m.Delivered != 3 {
+		t.Fatalf("got delivery %d with the body %q", m.Delivered, m.Body)
+	}
+	m.Ack()
+	b.eventually("everything is acked", b.settled)
+}
+
+// What is remembered of messages without a body is bounded: those that are forgotten are put off once more.
+func TestEmptyIsBounded(t *testing.T) {
+	s := NewSource(nil, ConsumerConfig{Concurrency: 1}, quiet())
+	for n := range uint64(2 * mostEmpty) {
+		if s.twiceEmpty(&Message{lease: n}) || len(s.empty) > mostEmpty {
+			t.Fatalf("%d: taken to have come before, or %d are remembered", n, len(s.empty))
+		}
+	}
+	if n := uint64(2*mostEmpty - 1); !s.twiceEmpty(&Message{lease: n}) || s.twiceEmpty(&Message{lease: n}) {
+		t.Error("the last one is forgotten, or remembered for ever")
+	}
 }
 
 // A stop hands back what is in doubt.

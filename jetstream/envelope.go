@@ -22,6 +22,8 @@ const (
 	retryHeaderTimeStamp  = "Sidecar-Time-Stamp"
 	retryHeaderDeliveries = "Sidecar-Deliveries"
 	retryHeaderLost       = "Sidecar-Header-Lost"
+
+	retryHeaderMark = "Sidecar-" // begins each of them
 )
 
 // envelopeRoom is what an envelope needs at most besides the message, its subject and the names of stream and durable.
@@ -74,35 +76,61 @@ func parseHeaderBlock(b []byte) (map[string][]string, error) {
 	return h, nil
 }
 
-// unwrap makes a message of the retry stream the one it carries. What it is leased by stays.
+// errForeign says that somebody else published a message to the subjects of the retry stream: it has no mark of an envelope.
+var errForeign = errors.New("it is no message of a sidecar")
+
+// unwrap makes a message of the retry stream the one it carries. What it is leased by stays, and all of it where that makes no sense. What came
+// without its body lacks that afterwards: see sealed.
 func (r *retries) unwrap(m *Message) error {
-	tokens := strings.Split(m.Subject, ".")
-	if len(tokens) < 2 {
-		return fmt.Errorf("subject %q", m.Subject)
+	key, due := strings.CutPrefix(m.Subject, r.subject("due", ""))
+	switch {
+	case !due:
+		return fmt.Errorf("the subject %q is none of what is due", m.Subject)
+	case !m.HeaderLost && !marked(m.Header):
+		return errForeign
 	}
-	created, err1 := strconv.ParseInt(tokens[len(tokens)-2], 10, 64)
-	sequence, err2 := strconv.ParseUint(tokens[len(tokens)-1], 10, 64)
+	createdText, sequenceText, _ := strings.Cut(key, ".")
+	created, err1 := strconv.ParseInt(createdText, 10, 64)
+	sequence, err2 := strconv.ParseUint(sequenceText, 10, 64)
 	before, err3 := strconv.ParseUint(first(m.Header[retryHeaderDeliveries]), 10, 64)
 	stored, err4 := time.Parse(time.RFC3339Nano, first(m.Header[retryHeaderTimeStamp]))
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return err
-	}
-	if len(m.Body) < 4 || uint64(len(m.Body)-4) < uint64(binary.BigEndian.Uint32(m.Body)) {
-		return errors.New("the body is cut off")
-	}
-	n := 4 + int(binary.BigEndian.Uint32(m.Body))
-	header, err := parseHeaderBlock(m.Body[4:n])
-	if err != nil {
+	header, body, err5 := contents(m.Body)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return err
 	}
 	m.Subject, m.Sequence, m.Stored, m.StreamCreated = first(m.Header[retryHeaderSubject]), sequence, stored, time.Unix(0, created)
-	m.HeaderLost = first(m.Header[retryHeaderLost]) != ""
-	m.Header, m.Body = header, m.Body[n:]
+	m.HeaderLost, m.lacking = first(m.Header[retryHeaderLost]) != "", len(m.Body) == 0
+	if m.Body = body; !m.lacking { // else they say how large the body is
+		m.Header = header
+	}
 	m.repeats = m.Delivered
 	m.Delivered += before
 	m.Pending = r.main.Status().Pending
 	m.MaxDeliver = r.main.Limit()
 	return nil
+}
+
+// marked reports whether headers may be those of an envelope.
+func marked(h map[string][]string) bool {
+	for name := range h {
+		if len(name) >= len(retryHeaderMark) && strings.EqualFold(name[:len(retryHeaderMark)], retryHeaderMark) {
+			return true
+		}
+	}
+	return false
+}
+
+// contents are the headers and the body in that of an envelope, which is never empty but where the server left it out.
+func contents(b []byte) (header map[string][]string, body []byte, err error) {
+	if len(b) == 0 {
+		return nil, nil, nil
+	}
+	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
+		return nil, nil, errors.New("the body is cut off")
+	}
+	n := 4 + int(binary.BigEndian.Uint32(b))
+	header, err = parseHeaderBlock(b[4:n])
+	return header, b[n:], err
 }
 
 func first(values []string) string {

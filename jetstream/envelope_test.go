@@ -27,7 +27,7 @@ func FuzzEnvelope(f *testing.F) {
 		if err == nil && len(h) > 0 {
 			m.Header = h
 		}
-		r := &retries{main: NewSource(nil, ConsumerConfig{Concurrency: 1}, quiet())}
+		r := &retries{hash: "h", main: NewSource(nil, ConsumerConfig{Concurrency: 1}, quiet())}
 		got := wrapped(m)
 		if err := r.unwrap(got); err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func FuzzUnwrap(f *testing.F) {
 	f.Add("a.b.c", "2026-01-01T00:00:00Z", "-1", []byte{0xff, 0xff, 0xff, 0xff})
 	f.Add("a.1.1", "2026-01-01T00:00:00Z", "1", []byte("\x00\x00\x00\x02ab"))
 	f.Fuzz(func(t *testing.T, subject, stamp, deliveries string, body []byte) {
-		r := &retries{main: NewSource(nil, ConsumerConfig{Concurrency: 1}, quiet())}
+		r := &retries{hash: "h", main: NewSource(nil, ConsumerConfig{Concurrency: 1}, quiet())}
 		m := &Message{Subject: subject, Body: body, Delivered: 1, Header: map[string][]string{
 			retryHeaderTimeStamp: {stamp}, retryHeaderDeliveries: {deliveries}, retryHeaderSubject: {"s"},
 		}}

@@ -73,7 +73,7 @@ func (s *Source) stored(ctx context.Context, request map[string]any) (*Message, 
 	}
 	return &Message{
 		Subject: stored.Subject, Sequence: stored.Seq, Body: stored.Body, Stored: stored.Time,
-		StreamCreated: b.incarnation.stream, Header: stored.Header, HeaderLost: stored.HeaderLost,
+		StreamCreated: b.incarnation.stream, Header: stored.Header, HeaderLost: stored.HeaderLost, size: stored.Size,
 	}, nil
 }
 

@@ -19,11 +19,14 @@ func mayLackBody(m *Message) bool {
 
 // offerWhole offers a message, once it is known that nothing of it was left out.
 func (s *Source) offerWhole(m *Message) {
-	if s.due == nil && mayLackBody(m) {
+	switch {
+	case m.unfit != "":
+		s.decide(m, m.unfit, time.Now())
+	case m.lacking, s.due == nil && mayLackBody(m):
 		s.doubtBody(m)
-		return
+	default:
+		s.offer(m)
 	}
-	s.offer(m)
 }
 
 // doubtBody keeps a message from the workers until its body is read from the stream: see completeAll. What the durable says of itself is no proof
@@ -74,15 +77,36 @@ func (s *Source) settleBodies(info *natsjs.ConsumerInfo, asked time.Time) {
 		last := s.isLast(m)
 		switch {
 		case m.released.Load():
-		case m.arrivedAt.After(asked), info.Config.HeadersOnly && last:
+		case m.arrivedAt.After(asked), last && (info.Config.HeadersOnly || s.due != nil):
 			s.bodiless = append(s.bodiless, m)
-		case info.Config.HeadersOnly, m.latest == 1 && !last:
+		case info.Config.HeadersOnly, s.due != nil:
+			s.putOff(m)
+		case !last && !s.twiceEmpty(m):
 			s.putOff(m)
 		default:
 			m.lacking = false
 			s.offer(m)
 		}
 	}
+}
+
+// mostEmpty bounds how many messages are remembered to have come without a body. One that is forgotten is put off once more.
+const mostEmpty = 10000
+
+// twiceEmpty reports whether a message came without a body before, from a durable that said that it leaves out none. If not, that is remembered.
+func (s *Source) twiceEmpty(m *Message) bool {
+	if _, twice := s.empty[m.lease]; twice {
+		delete(s.empty, m.lease)
+		return true
+	}
+	for other := range s.empty {
+		if len(s.empty) < mostEmpty {
+			break
+		}
+		delete(s.empty, other)
+	}
+	s.empty[m.lease] = struct{}{}
+	return false
 }
 
 // heedRefusal is told that the durable was looked at, and why it was refused before. One that was edited so that it cannot be served is not pulled

@@ -285,10 +285,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 		return
 	}
 	if s.due != nil {
-		if err = s.due.unwrap(m); err != nil {
-			s.conn.complain("envelope", "a message of the retry stream makes no sense: it is removed",
-				slog.String("subject", oneLine(msg.Subject, 200)), slog.String("error", oneLine(err.Error(), 200)))
-		}
+		s.due.open(m)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,13 +305,8 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 	s.tooBig = 0
 	s.sizes = max(m.size, s.sizes-s.sizes/sizesFade)
 	s.takePin(m)
-	if err == nil {
-		m.touchedAt = now
-		s.admit(l, m, seq)
-	} else {
-		s.counted++
-		_ = s.conn.nc.Publish(m.reply, []byte("+TERM not a message of a sidecar")) // if it is not sent, it comes again
-	}
+	m.touchedAt = now
+	s.admit(l, m, seq)
 	s.refill()
 }
 

@@ -176,7 +176,7 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 		s.leaderChanged(time.Now())
 	}
 	before := s.refused
-	s.bound.info, s.refused = info, refusal(info)
+	s.bound.info, s.refused = info, s.refusal(info)
 	s.heedRefusal(before)
 	s.settleBodies(info, l.asked)
 	detail := s.refused

@@ -45,6 +45,7 @@ type Message struct {
 	source     *Source
 	lease      uint64 // what the lease is known by: the sequence in the stream it was pulled from
 	repeats    uint64 // of a message of the retry stream: how often it was delivered there
+	unfit      string // of one that makes no sense: its verdict
 	reply      string
 	size       int64
 	nonce      uint64 // tells confirmations apart

@@ -142,6 +142,7 @@ func (r *retries) run(ctx context.Context) {
 					r.log.Error("the retry stream cannot be served", slog.String("error", err.Error()))
 				}
 			})
+			working.Go(func() { r.rescue(ctx) })
 			continue
 		}
 		wait := time.NewTimer(r.pause(every))

@@ -52,13 +52,14 @@ type Source struct {
 	width        int                   // how many leases are allowed now
 	expires      time.Duration         // how long a pull request waits at the server
 	lanes        []*lane
-	coming       int        // messages that the lanes may still bring
-	reserved     int64      // bytes that they may
-	covered      int        // leases that went over to messages that were asked for
-	backlog      uint64     // messages that waited in the stream when the last one came
-	ghosts       []*lane    // requests that are gone and may have been sent messages that did not arrive
-	held         []*Message // arrived in doubt, not offered to the workers
-	bodiless     []*Message // so are these: see doubtBody
+	coming       int                 // messages that the lanes may still bring
+	reserved     int64               // bytes that they may
+	covered      int                 // leases that went over to messages that were asked for
+	backlog      uint64              // messages that waited in the stream when the last one came
+	ghosts       []*lane             // requests that are gone and may have been sent messages that did not arrive
+	held         []*Message          // arrived in doubt, not offered to the workers
+	bodiless     []*Message          // so are these: see doubtBody
+	empty        map[uint64]struct{} // stream sequences: see twiceEmpty
 	pulling      Pulling
 	notBefore    time.Time     // no pull request before then
 	exchangeFrom time.Time     // no ack asks for a message before then
@@ -152,6 +153,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		leases:     map[uint64]*Message{},
 		settling:   map[*Message]struct{}{},
 		groups:     map[uint64]*ackGroup{},
+		empty:      map[uint64]struct{}{},
 		width:      1,
 		expires:    pullExpires,
 	}
@@ -567,6 +569,7 @@ func (s *Source) shut() {
 		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
 	}
 	s.held, s.bodiless = nil, nil
+	clear(s.empty)
 	if s.order != nil {
 		s.order.held, s.order.behind = nil, nil
 	}
