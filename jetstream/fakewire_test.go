@@ -229,6 +229,18 @@ func (w *fakeWire) listen(sid, subject string) {
 	}
 }
 
+// listens reports whether the client listens to a subject, as far as the server knows.
+func (w *fakeWire) listens(subject string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pattern := range w.subs {
+		if subjectMatches(pattern, subject) {
+			return true
+		}
+	}
+	return false
+}
+
 // deliver gives the client a message on a subject that it listens to, and reports whether it does.
 func (w *fakeWire) deliver(subject, reply, header string, body []byte) bool {
 	return w.deliverTo(subject, subject, reply, header, body)

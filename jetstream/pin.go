@@ -104,6 +104,15 @@ func (s *Source) losePin() {
 // anothers reports whether the durable is one of pinned clients, and not pinned to this source.
 func (s *Source) anothers() bool { return s.pin.id == "" && pinned(s.bound.info.Config) != "" }
 
+// losable is how many of n messages the request of a lane may have been sent: none if the durable was pinned to another client when it was made, and
+// still is. Each pin has an id of its own, and requests without one are passed over while there is a pin (nats-server consumer.go, nextWaiting).
+func (l *lane) losable(n int, info *natsjs.ConsumerInfo) int {
+	if l.others != "" && l.others == pinnedTo(info) {
+		return 0
+	}
+	return n
+}
+
 // settlePin is told, while gathering, what the server says of the durable: whether it is pinned to this source. If so, what was begun before goes on.
 func (s *Source) settlePin(info *natsjs.ConsumerInfo) {
 	o := s.order
