@@ -515,7 +515,7 @@ func (s *Source) watchLanes(now time.Time) {
 		if l.unjudged.IsZero() {
 			s.counted += uint64(l.lost) // else it is not known whether they were delivered
 		}
-		_ = l.sub.Unsubscribe() // fails only if it is gone already
+		s.conn.unsubscribe(l.sub)
 	}
 	clear(s.ghosts[len(kept):])
 	s.ghosts = kept
