@@ -46,9 +46,9 @@ type Conn struct {
 	mu       sync.Mutex
 	watchers map[int]func(connected bool)
 	nextID   int
-	quiet    map[string]time.Time                  // when a complaint was last logged
-	denials  map[string]time.Time                  // what the server refused, and when
-	awaiting map[string][]*context.CancelCauseFunc // see untilRefused
+	quiet    map[string]time.Time // when a complaint was last logged
+	denials  map[string]time.Time // what the server refused, and when
+	awaiting map[string]*awaited  // see untilRefused
 	closed   chan struct{}
 	version  string          // of the server, as it was last known
 	trouble  string          // why the last try to connect did not succeed
@@ -92,7 +92,7 @@ func (c *Conn) connect(urls string, opts []nats.Option) (err error) {
 func newConn(cfg Config, log *slog.Logger) *Conn {
 	c := &Conn{
 		prefix: apiPrefix(cfg), imported: cfg.APIPrefix != "", log: log,
-		watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, awaiting: map[string][]*context.CancelCauseFunc{}, closed: make(chan struct{}),
+		watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, awaiting: map[string]*awaited{}, closed: make(chan struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.dialer.begin()
@@ -359,6 +359,7 @@ func (c *Conn) onDisconnect(err error) {
 	c.mu.Lock()
 	c.end()
 	c.life, c.end = context.WithCancel(context.Background())
+	c.forgetAwaited()
 	c.mu.Unlock()
 	c.notify(false)
 }
