@@ -27,6 +27,7 @@ const (
 // for the durable's time. The other clients' pull requests wait.
 type pin struct {
 	id      string    // empty: the durable is not pinned to this source, as far as is known
+	since   time.Time // when that was told
 	renewed time.Time // when the server was last asked with the id
 }
 
@@ -74,7 +75,8 @@ func (s *Source) takePin(m *Message) {
 		delete(m.Header, pinHeader)
 	}
 	if s.pin.id != id {
-		s.pin = pin{id: id, renewed: time.Now()}
+		now := time.Now()
+		s.pin = pin{id: id, since: now, renewed: now}
 		if s.lives.told() {
 			s.log.Info("the durable is pinned to this sidecar")
 		}
@@ -111,6 +113,11 @@ func (l *lane) losable(n int, info *natsjs.ConsumerInfo) int {
 		return 0
 	}
 	return n
+}
+
+// pinnedSince reports whether the durable was pinned to this source after it was asked what it is: the answer does not tell then.
+func (s *Source) pinnedSince(asked time.Time, info *natsjs.ConsumerInfo) bool {
+	return s.pin.id != "" && pinnedTo(info) != s.pin.id && !s.pin.since.Before(asked)
 }
 
 // settlePin is told, while gathering, what the server says of the durable: whether it is pinned to this source. If so, what was begun before goes on.

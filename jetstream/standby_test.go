@@ -111,3 +111,34 @@ func stallFor(d time.Duration) func(*fakeWire) {
 		w.stall(false)
 	}
 }
+
+// An answer from before the durable was pinned to this source, which may come after the first message, does not take the pin: what is leased would be
+// handed back, and nobody would be served until the pin has run out.
+func TestAnOldAnswerDoesNotTakeThePin(t *testing.T) {
+	for name, c := range map[string]struct {
+		later time.Duration // than the pin
+		loses bool
+	}{
+		"asked before": {later: -time.Millisecond}, "asked at the same time": {}, "asked after": {later: time.Millisecond, loses: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b := runModel(t, 30*time.Second, 1, func(cfg *ConsumerConfig) { cfg.Ordered = true })
+				b.next()
+				time.Sleep(time.Second)
+				s := b.source
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				now := time.Now()
+				s.pin.since, s.hearing.last = now, now
+				info := *s.bound.info
+				info.PriorityGroups = nil
+				s.order.scatter()
+				s.gather(&info, now.Add(c.later), s.arrived)
+				if lost := s.pin.id == ""; lost != c.loses {
+					t.Errorf("the pin is lost: %v", lost)
+				}
+			})
+		})
+	}
+}
