@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,9 +46,9 @@ type Conn struct {
 	mu       sync.Mutex
 	watchers map[int]func(connected bool)
 	nextID   int
-	quiet    map[string]time.Time                  // when a complaint was last logged
-	denials  map[string]time.Time                  // what the server refused, and when
-	awaiting map[string][]*context.CancelCauseFunc // see untilRefused
+	quiet    map[string]time.Time // when a complaint was last logged
+	denials  map[string]time.Time // what the server refused, and when
+	awaiting map[string]*awaited  // see untilRefused
 	closed   chan struct{}
 	version  string          // of the server, as it was last known
 	trouble  string          // why the last try to connect did not succeed
@@ -55,6 +56,9 @@ type Conn struct {
 	end      context.CancelFunc
 
 	dialer        dialer
+	closing       atomic.Bool
+	leaving       sync.WaitGroup // see unsubscribe
+	maxPayload    atomic.Int64   // of the server, as it was last known
 	outages       spells
 	resubscribing resubscribing
 }
@@ -67,7 +71,7 @@ func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
+	if err = c.connect(strings.Join(cfg.URLs, ","), opts); err != nil {
 		return nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
 	}
 	c.js, err = c.newJetStream(cfg)
@@ -78,12 +82,20 @@ func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
 	return c, nil
 }
 
+func (c *Conn) connect(urls string, opts []nats.Option) (err error) {
+	if c.nc, err = nats.Connect(urls, opts...); err == nil && c.dialer.stands() {
+		c.dialer.connected(c.nc)
+	}
+	return err
+}
+
 func newConn(cfg Config, log *slog.Logger) *Conn {
 	c := &Conn{
 		prefix: apiPrefix(cfg), imported: cfg.APIPrefix != "", log: log,
-		watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, awaiting: map[string][]*context.CancelCauseFunc{}, closed: make(chan struct{}),
+		watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, awaiting: map[string]*awaited{}, closed: make(chan struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	c.dialer.begin()
 	return c
 }
 
@@ -126,8 +138,12 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.ReconnectBufSize(-1),
 		nats.ConnectHandler(c.onConnect),
 		nats.ReconnectHandler(c.onConnect),
-		nats.DisconnectErrHandler(c.onDisconnect),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.onUnreachable(redact(c.dialer.why(err), cfg)) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			if !c.closing.Load() {
+				c.onUnreachable(redact(c.dialer.why(err), cfg))
+			}
+		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.onAsyncError(err) }),
 	}
@@ -227,16 +243,51 @@ func reconnectDelay(attempts int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// Connected reports whether there is a connection now.
-func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+// Connected reports whether there is a connection now. It waits for nothing.
+func (c *Conn) Connected() bool { return c.dialer.up() }
 
 // Flush waits until the server has processed everything sent so far.
-func (c *Conn) Flush(ctx context.Context) error { return c.nc.FlushWithContext(ctx) }
+func (c *Conn) Flush(ctx context.Context) error {
+	if !c.Connected() {
+		return ErrNotConnected
+	}
+	return c.nc.FlushWithContext(ctx)
+}
 
-// Close closes the connection and waits until its callbacks have ended.
+// unsubscribe ends a subscription. Without a connection that may have to wait for the client: it is done beside then.
+func (c *Conn) unsubscribe(sub *nats.Subscription) {
+	if c.Connected() || c.closing.Load() {
+		_ = sub.Unsubscribe() // fails only if it is gone already
+		return
+	}
+	c.leaving.Go(func() { _ = sub.Unsubscribe() })
+}
+
+// drain ends a subscription once all that was sent to it has come.
+func (c *Conn) drain(sub *nats.Subscription) {
+	if !c.Connected() {
+		c.unsubscribe(sub) // what was sent is lost
+		return
+	}
+	_ = sub.Drain() // fails only if it is gone already
+}
+
+// mostPayload is the size of the largest message that the server takes; 0 if that is not known yet.
+func (c *Conn) mostPayload() int64 {
+	if c.Connected() {
+		c.maxPayload.Store(c.nc.MaxPayload())
+	}
+	return c.maxPayload.Load()
+}
+
+// Close closes the connection and waits until its callbacks have ended. A try to connect that is under way is broken off.
 func (c *Conn) Close() {
+	c.closing.Store(true)
+	c.dialer.hangUp()
 	c.nc.Close()
 	<-c.closed
+	c.leaving.Wait()
+	c.dialer.looking.Wait()
 	c.outages.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,8 +324,11 @@ func (c *Conn) notify(connected bool) {
 
 func (c *Conn) onConnect(nc *nats.Conn) {
 	told := c.outages.told()
+	addr, version := nc.ConnectedAddr(), nc.ConnectedServerVersion() // empty if it was cut again
+	c.maxPayload.Store(nc.MaxPayload())
+	c.dialer.connected(nc)
 	c.mu.Lock()
-	c.trouble, c.version = "", cmp.Or(nc.ConnectedServerVersion(), c.version)
+	c.trouble, c.version = "", cmp.Or(version, c.version)
 	for key := range c.quiet {
 		if told && strings.HasPrefix(key, "connect ") {
 			delete(c.quiet, key)
@@ -282,7 +336,7 @@ func (c *Conn) onConnect(nc *nats.Conn) {
 	}
 	c.mu.Unlock()
 	var attrs []any
-	if addr, version := nc.ConnectedAddr(), nc.ConnectedServerVersion(); addr != "" && version != "" { // empty if it was cut again
+	if addr != "" && version != "" {
 		attrs = append(attrs, slog.String("server", addr), slog.String("version", version))
 	}
 	if told {
@@ -291,8 +345,8 @@ func (c *Conn) onConnect(nc *nats.Conn) {
 	c.notify(true)
 }
 
-func (c *Conn) onDisconnect(nc *nats.Conn, err error) {
-	if nc.IsClosed() {
+func (c *Conn) onDisconnect(err error) {
+	if c.closing.Load() {
 		return
 	}
 	msg := "connection closed"
@@ -305,6 +359,7 @@ func (c *Conn) onDisconnect(nc *nats.Conn, err error) {
 	c.mu.Lock()
 	c.end()
 	c.life, c.end = context.WithCancel(context.Background())
+	c.forgetAwaited()
 	c.mu.Unlock()
 	c.notify(false)
 }
@@ -526,7 +581,10 @@ func (c *Conn) olderThan(major, minor int) bool {
 
 // serverVersion is the version of the server that there is a connection to, or was last; empty if there never was one.
 func (c *Conn) serverVersion() string {
-	now := c.nc.ConnectedServerVersion() // empty without a connection
+	now := ""
+	if c.Connected() {
+		now = c.nc.ConnectedServerVersion() // empty without a connection
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now != "" {

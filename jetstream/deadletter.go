@@ -304,7 +304,7 @@ func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (seq uint64, dropp
 		}
 	}
 	d.mu.Lock()
-	limit := int(d.conn.nc.MaxPayload())
+	limit := int(d.conn.mostPayload())
 	if d.maxMsg > 0 {
 		limit = min(limit, d.maxMsg)
 	}
@@ -333,13 +333,14 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) (seq uint64, e
 	}
 	ctx, cancel := d.conn.bounded(ctx, putTimeout)
 	defer cancel()
-	ctx, answered := d.conn.untilRefused(ctx, msg.Subject)
-	defer answered()
-	ack, err := d.conn.js.PublishMsg(ctx, msg)
+	unrefused, answered := d.conn.untilRefused(ctx, msg.Subject)
+	ack, err := d.conn.js.PublishMsg(unrefused, msg)
+	cause := context.Cause(unrefused)
+	answered(err)
 	switch {
-	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
+	case err != nil && errors.Is(cause, ErrNotConnected):
 		return 0, fmt.Errorf("%w: %w", ErrNotConnected, ErrUnsure)
-	case err != nil && errors.Is(context.Cause(ctx), ErrDenied):
+	case err != nil && errors.Is(cause, ErrDenied):
 		return 0, ownRefusal{fmt.Errorf("storing in DLQ stream %s: %w", d.name, deniedSubject(msg.Subject))}
 	case errors.Is(err, natsjs.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return 0, fmt.Errorf("storing in DLQ stream %s: no stream listens on %s", d.name, msg.Subject)

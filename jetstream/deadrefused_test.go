@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,26 +97,138 @@ func TestRefusedPublish(t *testing.T) {
 	}
 }
 
-// Each refusal ends one publish to its subject, the one that has waited longest, and none that was answered.
+// A refusal says nothing of which publish to its subject it is: they are refused when there is one for each that was not answered.
 func TestUntilRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newConn(Config{}, quiet())
-		defer c.end()
-		a, answered := c.untilRefused(t.Context(), "x")
-		b, over := c.untilRefused(t.Context(), "x")
-		d, over2 := c.untilRefused(t.Context(), "x")
-		other, over3 := c.untilRefused(t.Context(), "y")
-		answered()
-		c.endRefused(`Permissions Violation for Publish to "x"`)
-		synctest.Wait()
-		if !errors.Is(context.Cause(b), ErrDenied) || d.Err() != nil || other.Err() != nil || errors.Is(context.Cause(a), ErrDenied) {
-			t.Errorf("a %v, b %v, d %v, other %v", context.Cause(a), context.Cause(b), d.Err(), other.Err())
-		}
-		over()
-		over2()
-		over3()
-		if len(c.awaiting) != 0 {
-			t.Errorf("%v stay", c.awaiting)
-		}
-	})
+	const refusal = `Permissions Violation for Publish to "x"`
+	denied := func(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrDenied) }
+	for name, test := range map[string]func(t *testing.T, c *Conn){
+		"all": func(t *testing.T, c *Conn) {
+			a, aOver := c.untilRefused(t.Context(), "x")
+			b, bOver := c.untilRefused(t.Context(), "x")
+			other, otherOver := c.untilRefused(t.Context(), "y")
+			c.endRefused(refusal) // perhaps of the second one, and the first is about to be sent
+			if a.Err() != nil || b.Err() != nil {
+				t.Error("one is ended by the other's refusal")
+			}
+			c.endRefused(refusal)
+			if !denied(a) || !denied(b) || other.Err() != nil {
+				t.Errorf("a %v, b %v, other %v", context.Cause(a), context.Cause(b), other.Err())
+			}
+			aOver(a.Err())
+			bOver(b.Err())
+			otherOver(nil)
+		},
+		"the first is stored": func(t *testing.T, c *Conn) {
+			a, aOver := c.untilRefused(t.Context(), "x")
+			b, bOver := c.untilRefused(t.Context(), "x")
+			c.endRefused(refusal)
+			aOver(nil)
+			if denied(a) || !denied(b) {
+				t.Errorf("a %v, b %v", context.Cause(a), context.Cause(b))
+			}
+			bOver(b.Err())
+		},
+		"the first is given up": func(t *testing.T, c *Conn) {
+			ctx, cancel := context.WithCancel(t.Context())
+			a, aOver := c.untilRefused(ctx, "x")
+			cancel()
+			aOver(a.Err())
+			b, bOver := c.untilRefused(t.Context(), "x")
+			c.endRefused(refusal)
+			if b.Err() != nil {
+				t.Error("it is ended by the refusal of the first")
+			}
+			bOver(nil)
+		},
+		"a refusal comes before another one begins": func(t *testing.T, c *Conn) {
+			a, aOver := c.untilRefused(t.Context(), "x")
+			b, bOver := c.untilRefused(t.Context(), "x")
+			c.endRefused(refusal)
+			begun := make(chan context.Context)
+			var over func(error)
+			go func() {
+				var d context.Context
+				d, over = c.untilRefused(t.Context(), "x")
+				begun <- d
+			}()
+			synctest.Wait()
+			select {
+			case <-begun:
+				t.Fatal("another one began before it is known who was refused")
+			default:
+			}
+			c.endRefused(refusal)
+			if d := <-begun; !denied(a) || !denied(b) || d.Err() != nil {
+				t.Errorf("a %v, b %v, d %v", context.Cause(a), context.Cause(b), d.Err())
+			}
+			aOver(a.Err())
+			bOver(b.Err())
+			over(nil)
+		},
+		"no answer comes to the first": func(t *testing.T, c *Conn) {
+			ctx, cancel := context.WithTimeout(t.Context(), putTimeout)
+			defer cancel()
+			a, aOver := c.untilRefused(ctx, "x")
+			b, bOver := c.untilRefused(t.Context(), "x")
+			c.endRefused(refusal)
+			<-a.Done()
+			aOver(a.Err())
+			if denied(a) || !denied(b) {
+				t.Errorf("a %v, b %v", context.Cause(a), context.Cause(b))
+			}
+			bOver(b.Err())
+		},
+		"the connection breaks": func(t *testing.T, c *Conn) {
+			a, aOver := c.untilRefused(t.Context(), "x")
+			b, bOver := c.untilRefused(t.Context(), "x")
+			c.endRefused(refusal)
+			c.onDisconnect(errors.New("a test"))
+			d, dOver := c.untilRefused(t.Context(), "x") // over another one
+			c.endRefused(refusal)
+			if denied(a) || denied(b) || !denied(d) {
+				t.Errorf("a %v, b %v, d %v", context.Cause(a), context.Cause(b), context.Cause(d))
+			}
+			aOver(a.Err())
+			bOver(b.Err())
+			dOver(d.Err())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newConn(Config{}, quiet())
+				test(t, c)
+				time.Sleep(lateRefusal)
+				_, over := c.untilRefused(t.Context(), "x")
+				over(nil)
+				c.outages.end()
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.end()
+				if len(c.awaiting) != 0 {
+					t.Errorf("%v stay", c.awaiting)
+				}
+			})
+		})
+	}
+}
+
+// Many dead letters of one subject that the user may not publish to are each refused at once.
+func TestRefusedAtOnce(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	conn := b.denied("dlq.>")
+	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}}))
+	d := NewDeadLetters(conn, DeadLetterConfig{Stream: "D", Subject: "dlq.{stream}.{consumer}.{subject}", Create: true}, "S", "w", quiet())
+	b.must(nil, d.Ensure(b.ctx))
+	var all sync.WaitGroup
+	for g := range 16 {
+		all.Go(func() {
+			for i := range 100 {
+				_, err := d.Put(b.ctx, DeadLetter{Message: &Message{Subject: "s.a", Sequence: uint64(g*1000 + i)}})
+				if !errors.Is(err, ErrDenied) || errors.Is(err, ErrUnsure) {
+					t.Errorf("%d: %v", g*1000+i, err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

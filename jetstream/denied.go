@@ -16,12 +16,13 @@ func (d deniedSubject) Is(target error) bool { return target == ErrDenied }
 // permitted has a request made that is published to one of these subjects. It ends as soon as the server refuses that, which it does not answer,
 // and the error then is ErrDenied and names the subject.
 func (c *Conn) permitted(ctx context.Context, request func(context.Context) error, subjects ...string) error {
+	var err error
 	for _, subject := range subjects {
-		var answered context.CancelFunc
+		var answered func(error)
 		ctx, answered = c.untilRefused(ctx, subject)
-		defer answered()
+		defer func() { answered(err) }()
 	}
-	err := request(ctx)
+	err = request(ctx)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrDenied) {
 		return cause
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"hash/fnv"
 	"maps"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,20 +103,33 @@ func fit(msg *nats.Msg, original []header, limit int) (left int, ok bool) {
 			left++
 		}
 	}
-	kept := original
+	out := make([]bool, len(original))
 	if !fits() {
-		kept = slices.SortedStableFunc(slices.Values(original), func(a, b header) int { return cmp.Compare(a.size(), b.size()) })
+		for _, i := range largestFirst(original) {
+			if fits() {
+				break
+			}
+			size -= original[i].size()
+			out[i] = true
+			left++
+		}
 	}
-	for !fits() && len(kept) > 0 {
-		last := len(kept) - 1
-		size -= kept[last].size()
-		kept = kept[:last]
-		left++
-	}
-	for _, h := range kept {
-		msg.Header[h.name] = append(msg.Header[h.name], h.value)
+	for i, h := range original {
+		if !out[i] {
+			msg.Header[h.name] = append(msg.Header[h.name], h.value) // the values of a name stay in their order
+		}
 	}
 	return left, fits()
+}
+
+// largestFirst are the indices of headers, the largest first, and of equal ones the last.
+func largestFirst(headers []header) []int {
+	order := make([]int, len(headers))
+	for i := range order {
+		order[i] = len(order) - 1 - i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(headers[b].size(), headers[a].size()) })
+	return order
 }
 
 // cause is what an entry says of its message and of what went wrong.
@@ -157,9 +171,9 @@ func msgID(m *Message) string {
 	return ""
 }
 
-// survives reports whether a header value is read as it was published: nats.go writes line breaks as blanks, and reads none at the start.
+// survives reports whether a header value is read as it was published: nats.go writes line breaks as blanks, and none at the start or end.
 func survives(value string) bool {
-	return !strings.ContainsAny(value, "\r\n") && strings.TrimLeft(value, " \t") == value
+	return !strings.ContainsAny(value, "\r\n") && textproto.TrimString(value) == value
 }
 
 // subject is where an entry is stored. An original subject too long for it is replaced by a hash; Dlq-Subject has it whole.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,8 @@ func TestEntryHasTheIDAsItWas(t *testing.T) {
 		{long, 1 << 20, 0, true},
 		{long, 50000, 1, false},
 		{"a\rb", 1 << 20, 1, false},
+		{"blank at the end ", 1 << 20, 1, false},
+		{"\tat the start", 1 << 20, 1, false},
 	} {
 		msgs, dropped, err := testLetters(nil).entries(letter([]byte("body"), map[string][]string{"Nats-Msg-Id": {c.id}, "X-A": {"1"}}), c.limit)
 		if err != nil || len(msgs) != 1 || dropped != c.dropped || msgs[0].Header.Get("X-A") != "1" {
@@ -132,6 +135,21 @@ func TestEntryFits(t *testing.T) {
 	}
 	if _, _, err := testLetters(nil).entries(letter(make([]byte, 1000), nil), 300); !errors.Is(err, ErrDeadLetterTooLarge) {
 		t.Errorf("no room at all: %v", err)
+	}
+}
+
+// What is left out of an entry leaves the values of a name in their order.
+func TestEntryKeepsTheOrderOfValues(t *testing.T) {
+	first := "much longer than the others"
+	msgs, dropped, err := testLetters(nil).entries(letter(nil, map[string][]string{
+		"X-A": {first, "second", "the third"}, "X-B": {"1", strings.Repeat("b", maxHeaderBlock), "2"},
+	}), 1<<20)
+	if err != nil || len(msgs) != 1 || dropped != 3 { // the response and the error too
+		t.Fatalf("%d entries, %d dropped, %v", len(msgs), dropped, err)
+	}
+	h := msgs[0].Header
+	if a, b := h["X-A"], h["X-B"]; !slices.Equal(a, []string{first, "second", "the third"}) || !slices.Equal(b, []string{"1", "2"}) {
+		t.Errorf("%q, %q", a, b)
 	}
 }
 

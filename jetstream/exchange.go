@@ -61,7 +61,7 @@ func (s *Source) exchanges(n int, now time.Time) exchanges {
 	if n <= 0 || s.leased()+coming+lost > s.width {
 		return none
 	}
-	x := exchanges{room: n, each: s.conn.nc.MaxPayload() + subjectsSize, wire: nextWire}
+	x := exchanges{room: n, each: s.conn.mostPayload() + subjectsSize, wire: nextWire}
 	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - s.reserved
 	if free-int64(n)*x.each < s.cfg.MaxBytes/8 {
 		x.each, x.wire = s.share()

@@ -22,6 +22,8 @@ type fakeDurable struct {
 	lateAt   time.Time // when a verdict came last of a client over a message that another one has
 	refused  bool      // the user may not ack
 	once     bool      // its max_deliver is 1
+	room     int       // its max_waiting; 0: no limit
+	attends  bool      // it knows at once which inboxes are gone, and sends them nothing
 
 	mu         sync.Mutex
 	random     *rand.Rand
@@ -294,6 +296,9 @@ func (d *fakeDurable) deliver() {
 
 // next is the request that the next message is for.
 func (d *fakeDurable) next() *fakeRequest {
+	if d.attends {
+		d.waiting = slices.DeleteFunc(d.waiting, func(r *fakeRequest) bool { return !r.wire.listens(r.inbox) })
+	}
 	i := slices.IndexFunc(d.waiting, func(r *fakeRequest) bool { return !d.pinned || d.pin == "" || r.id == d.pin })
 	if i < 0 {
 		return nil
@@ -397,7 +402,7 @@ func (d *fakeDurable) request(w *fakeWire, inbox string, body []byte) {
 		}
 		d.pinUntil = now.Add(fakePinTTL)
 	}
-	if q.MaxBytes != 1 { // else it only renews the pin
+	if full := d.room > 0 && len(d.waiting) >= d.room; q.MaxBytes != 1 && !full { // else it only renews the pin, or is refused without a word
 		d.waiting = append(d.waiting, r)
 	}
 }
@@ -463,6 +468,9 @@ func (d *fakeDurable) answer(api string, body []byte) []byte {
 		}
 		if d.once {
 			config["max_deliver"] = 1
+		}
+		if d.room > 0 {
+			config["max_waiting"] = d.room
 		}
 		if d.filtered {
 			config["filter_subject"] = "s.*"

@@ -3,6 +3,7 @@ package jetstream
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // fakeWire is one client's way to a model of the server: it speaks the client protocol over a pipe, so that all of it can run in the time of
@@ -50,7 +49,8 @@ func (w *fakeWire) client() (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = nats.Connect("nats://127.0.0.1:1", append(opts, nats.SetCustomDialer(w))...); err != nil {
+	c.dialer.open = w.dial
+	if err = c.connect("nats://127.0.0.1:1", opts); err != nil {
 		return nil, err
 	}
 	c.js, err = c.newJetStream(Config{})
@@ -65,8 +65,8 @@ func hangUp(c *Conn) {
 	c.end()
 }
 
-// Dial is what the client connects with.
-func (w *fakeWire) Dial(string, string) (net.Conn, error) {
+// dial is what the client connects with.
+func (w *fakeWire) dial(context.Context, string, string) (net.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cut || w.stalled { // who waits for a handshake holds a lock too
@@ -227,6 +227,18 @@ func (w *fakeWire) listen(sid, subject string) {
 	if w.subs[sid] = subject; subject == "" {
 		delete(w.subs, sid)
 	}
+}
+
+// listens reports whether the client listens to a subject, as far as the server knows.
+func (w *fakeWire) listens(subject string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pattern := range w.subs {
+		if subjectMatches(pattern, subject) {
+			return true
+		}
+	}
+	return false
 }
 
 // deliver gives the client a message on a subject that it listens to, and reports whether it does.

@@ -78,6 +78,10 @@ func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time, arrived uint
 		s.lookToGather() // an answer that was on its way for so long is old
 		return
 	}
+	if s.pinnedSince(asked, info) {
+		s.lookToGather()
+		return
+	}
 	s.settlePin(info)
 	s.dropSettled(info, arrived)
 	here := s.pendingHere(info.Delivered.Stream, arrived, now)

@@ -46,9 +46,15 @@ func (r *rounds) lose() {
 	}
 }
 
+// sent is told of a round. Where too many are remembered one that is lost is forgotten, or else the second one: how long the first has waited
+// must be known.
 func (r *rounds) sent(number uint64, now time.Time) {
 	if len(r.open) == mostRounds {
-		r.open = slices.Delete(r.open, 0, 1)
+		i := slices.IndexFunc(r.open, func(o round) bool { return o.lost })
+		if i < 0 {
+			i = 1
+		}
+		r.open = slices.Delete(r.open, i, i+1)
 	}
 	r.open = append(r.open, round{number: number, sentAt: now})
 }

@@ -84,3 +84,34 @@ func TestRoundsThatAreNotAnswered(t *testing.T) {
 		t.Errorf("%d are remembered", len(r.open))
 	}
 }
+
+// So it is with a long ack wait, where more rounds are sent in that time than are remembered; and the answer to a later one tells of it.
+func TestRoundsThatAreNotAnsweredForLong(t *testing.T) {
+	const patience, every = 10 * mostRounds * time.Second, time.Second
+	for name, lost := range map[string]uint64{"none was lost before": 0, "some were lost before": mostRounds / 2} {
+		t.Run(name, func(t *testing.T) {
+			at := time.Unix(0, 0)
+			var r rounds
+			for n := range lost {
+				r.sent(n+1, at)
+			}
+			r.lose()
+			for n := range uint64(patience / every) {
+				now := at.Add(time.Duration(n) * every)
+				if r.overdue(now, patience) {
+					t.Fatalf("missed after %s", now.Sub(at))
+				}
+				r.sent(lost+n+1, now)
+			}
+			if len(r.open) > mostRounds {
+				t.Errorf("%d rounds are remembered", len(r.open))
+			}
+			if !r.overdue(at.Add(patience), patience) {
+				t.Error("the first one is forgotten")
+			}
+			if !r.answered(lost+uint64(patience/every), at.Add(patience)) {
+				t.Error("the answer to the last one does not tell that those before it went by")
+			}
+		})
+	}
+}

@@ -56,6 +56,7 @@ type lane struct {
 	heard     bool      // something came for this request
 	proved    bool      // heard of, and then the durable was seen to be the one bound to: its deletion would be told here
 	sentAt    time.Time // when the last request was sent
+	others    string    // the client that the durable was pinned to then, as far as is known, if it was not to this source
 	lastHeard time.Time
 	doubted   bool // the request may be gone
 	doubtedAt time.Time
@@ -261,6 +262,10 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 	l.floor = s.highest
 	l.heard, l.proved, l.doubted, l.sentAt = false, false, false, time.Now()
 	l.lastHeard = l.sentAt
+	l.others = ""
+	if s.anothers() {
+		l.others = pinnedTo(s.bound.info)
+	}
 }
 
 // pullDenied reports whether the server refused pull requests for lack of permission, and answered none since.
@@ -502,7 +507,7 @@ func (s *Source) watchLanes(now time.Time) {
 		if l.unjudged.IsZero() {
 			s.counted += uint64(l.lost) // else it is not known whether they were delivered
 		}
-		_ = l.sub.Unsubscribe() // fails only if it is gone already
+		s.conn.unsubscribe(l.sub)
 	}
 	clear(s.ghosts[len(kept):])
 	s.ghosts = kept
@@ -534,7 +539,7 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time, counted 
 	for _, l := range s.ghosts {
 		l.lost = min(l.lost, elsewhere)
 		if !l.unjudged.IsZero() && l.unjudged.Before(asked) {
-			l.lost, l.unjudged = min(l.lost, unseen), time.Time{}
+			l.lost, l.unjudged = l.losable(min(l.lost, unseen), info), time.Time{}
 		}
 		elsewhere -= l.lost
 		unseen = max(unseen-l.lost, 0)
@@ -551,7 +556,7 @@ func (s *Source) judgeLanes(info *natsjs.ConsumerInfo, asked time.Time, counted 
 		default:
 			s.lanes = without(s.lanes, l)
 			l.retired = true
-			l.lost = min(l.open, unseen, elsewhere)
+			l.lost = l.losable(min(l.open, unseen, elsewhere), info)
 			unseen, elsewhere = unseen-l.lost, elsewhere-l.lost
 			l.until = now.Add(takenBackAfter(info.Config))
 			s.uncoverAll(l)

@@ -27,6 +27,7 @@ const (
 // for the durable's time. The other clients' pull requests wait.
 type pin struct {
 	id      string    // empty: the durable is not pinned to this source, as far as is known
+	since   time.Time // when that was told
 	renewed time.Time // when the server was last asked with the id
 }
 
@@ -74,7 +75,8 @@ func (s *Source) takePin(m *Message) {
 		delete(m.Header, pinHeader)
 	}
 	if s.pin.id != id {
-		s.pin = pin{id: id, renewed: time.Now()}
+		now := time.Now()
+		s.pin = pin{id: id, since: now, renewed: now}
 		if s.lives.told() {
 			s.log.Info("the durable is pinned to this sidecar")
 		}
@@ -103,6 +105,20 @@ func (s *Source) losePin() {
 
 // anothers reports whether the durable is one of pinned clients, and not pinned to this source.
 func (s *Source) anothers() bool { return s.pin.id == "" && pinned(s.bound.info.Config) != "" }
+
+// losable is how many of n messages the request of a lane may have been sent: none if the durable was pinned to another client when it was made, and
+// still is. Each pin has an id of its own, and requests without one are passed over while there is a pin (nats-server consumer.go, nextWaiting).
+func (l *lane) losable(n int, info *natsjs.ConsumerInfo) int {
+	if l.others != "" && l.others == pinnedTo(info) {
+		return 0
+	}
+	return n
+}
+
+// pinnedSince reports whether the durable was pinned to this source after it was asked what it is: the answer does not tell then.
+func (s *Source) pinnedSince(asked time.Time, info *natsjs.ConsumerInfo) bool {
+	return s.pin.id != "" && pinnedTo(info) != s.pin.id && !s.pin.since.Before(asked)
+}
 
 // settlePin is told, while gathering, what the server says of the durable: whether it is pinned to this source. If so, what was begun before goes on.
 func (s *Source) settlePin(info *natsjs.ConsumerInfo) {

@@ -15,7 +15,7 @@ func (s *Source) retireLanes() []*lane {
 			s.retire(l)
 		case l.ending && s.bound == nil:
 			l.ending = false
-			_ = l.sub.Unsubscribe() // nothing tells of its end any more
+			s.conn.unsubscribe(l.sub) // nothing tells of its end any more
 		}
 		l.gone = l.gone || s.bound == nil
 		open = append(open, l)
@@ -25,15 +25,15 @@ func (s *Source) retireLanes() []*lane {
 
 // retire ends the request of a lane, or those that came with acks. What the server sent for them still arrives.
 func (s *Source) retire(l *lane) {
-	l.retired, l.life = true, s.conn.nc.Stats().Reconnects
+	l.retired, l.life = true, s.conn.dialer.tries.Load()
 	s.uncoverAll(l)
 	switch {
-	case !s.conn.Connected() || s.bound == nil:
-		_ = l.sub.Unsubscribe()
-	case l.open > 0 && s.deliversOnce():
+	case s.bound == nil:
+		s.conn.unsubscribe(l.sub)
+	case s.conn.Connected() && l.open > 0 && s.deliversOnce():
 		l.ending = true
 	default:
-		_ = l.sub.Drain() // fails only on a connection that is closed
+		s.conn.drain(l.sub)
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *Source) deliversOnce() bool { return s.bound != nil && s.bound.info.Con
 func (s *Source) ended(l *lane) {
 	if l.ending {
 		l.ending = false
-		_ = l.sub.Drain() // fails only if it is gone already
+		s.conn.drain(l.sub)
 	}
 }
 
@@ -56,7 +56,7 @@ func (s *Source) laneClosed(l *lane) {
 	defer s.mu.Unlock()
 	close(l.closed)
 	s.lanes = without(s.lanes, l)
-	cut := l.retired && (!s.conn.Connected() || s.conn.nc.Stats().Reconnects != l.life) // which is told later
+	cut := l.retired && (!s.conn.Connected() || s.conn.dialer.tries.Load() != l.life) // which is told later
 	if (l.doubted || cut) && !l.gone && l.open > 0 && s.bound != nil {
 		l.lost, l.unjudged = l.open, time.Now()
 		l.until = l.unjudged.Add(takenBackAfter(s.bound.info.Config))

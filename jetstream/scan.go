@@ -91,7 +91,7 @@ func (r *scanner) run(ctx context.Context, yield func(*Stored) bool) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only on a connection that is closed
+	defer r.conn.unsubscribe(sub)
 	if err := errors.Join(r.request(), r.request()); err != nil {
 		return err
 	}

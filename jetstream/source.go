@@ -344,13 +344,16 @@ func (s *Source) Run(ctx context.Context) error {
 	stopWatching := s.conn.watch(s.connectionChanged)
 	defer stopWatching()
 	defer s.lives.end()
+	if !s.connects(ctx) {
+		return nil
+	}
 	subs, err := s.subscribe()
 	if err != nil {
 		return err
 	}
 	defer func() {
 		for _, sub := range subs {
-			_ = sub.Unsubscribe() // fails only on a connection that is closed
+			s.conn.unsubscribe(sub)
 		}
 	}()
 	var beside sync.WaitGroup
@@ -374,6 +377,21 @@ func (s *Source) Run(ctx context.Context) error {
 		s.flush(ctx)
 		s.pause(ctx)
 	}
+}
+
+// connects waits until there is a connection. It returns false when ctx ends: a client that has none yet must not be asked for anything by then, as
+// it may be busy with a server that does not answer.
+func (s *Source) connects(ctx context.Context) bool {
+	for !s.conn.Connected() {
+		s.setDetail(ErrNotConnected.Error())
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.kick:
+		case <-time.After(bindEvery):
+		}
+	}
+	return true
 }
 
 // flush waits until the server has seen that the lanes of the old binding are gone, so that no request of theirs can reach a
@@ -561,10 +579,13 @@ func (s *Source) shut() {
 	s.lanes, s.coming, s.reserved = nil, 0, 0
 	for _, g := range s.ghosts {
 		g.gone = true
-		_ = g.sub.Unsubscribe() // fails only if it is gone already
+		s.conn.unsubscribe(g.sub)
 	}
 	s.ghosts = nil
 	for _, m := range s.held {
+		if !s.conn.Connected() {
+			break
+		}
 		// It came from the durable that was made anew: that one may have it back.
 		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
 	}
@@ -623,7 +644,7 @@ func (s *Source) connectionChanged(connected bool) {
 			if l.retired {
 				// The client subscribes again to what is being drained, and ends that without a word to the server: a request that
 				// outlived the connection would bring messages to nobody.
-				_ = l.sub.Unsubscribe() // fails only if it is gone already
+				s.conn.unsubscribe(l.sub)
 			}
 		}
 		for m := range s.settling {
