@@ -86,7 +86,7 @@ func (s *Source) firstDoubted() []*Message {
 
 // leftOut is how large the body is at most that the server left out of a message.
 func (s *Source) leftOut(m *Message) int64 {
-	most := s.conn.nc.MaxPayload()
+	most := s.conn.mostPayload()
 	if size := m.Header[msgSizeHeader]; len(size) > 0 { // the server's own is the last, a publisher's that of an empty body
 		if n, err := strconv.ParseInt(size[len(size)-1], 10, 64); err == nil && n >= 0 {
 			return min(n, most)
