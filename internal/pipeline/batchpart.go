@@ -37,7 +37,7 @@ func (p *Pipeline) sendPart(ctx context.Context, w *worker, b *batch, next part)
 		return
 	}
 	defer p.leavePlace()
-	if !p.enter(ctx, entry{fresh: anyFresh(next.items)}) {
+	if !p.enter(ctx, w, entry{fresh: anyFresh(next.items)}) {
 		p.handBackAll(next.items)
 		return
 	}
@@ -50,6 +50,12 @@ func (p *Pipeline) sendPart(ctx context.Context, w *worker, b *batch, next part)
 	}
 	seen := describe(next.items)
 	r := p.callBatch(w, b, next.items)
+	if w.turnedBack {
+		p.gate.exit()
+		next.wait = 0
+		b.parts = append(b.parts, next)
+		return
+	}
 	b.sent = append(b.sent[:0], next.items...)
 	rest := b.named(next.items, r.Items)
 	now, means := time.Now(), p.Policy.Means(r.Outcome)
