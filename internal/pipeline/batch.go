@@ -18,7 +18,7 @@ type batch struct {
 	live     []*attempt // to be sent
 	sent     []*attempt // in the request under way
 	done     []*attempt // decided by the request under way
-	parts    []part     // what is still to be sent, the next one last
+	parts    []part     // what is still to be sent, see next
 	requests []forward.Message
 	acked    []*jetstream.Message
 	lookups  []dedupe.Lookup
@@ -59,9 +59,7 @@ func (p *Pipeline) handleBatch(ctx context.Context, w *worker, b *batch) {
 		b.parts = append(b.parts, part{items: b.live})
 	}
 	for len(b.parts) > 0 {
-		next := b.parts[len(b.parts)-1]
-		b.parts = b.parts[:len(b.parts)-1]
-		p.sendPart(ctx, w, b, next)
+		p.sendPart(ctx, w, b, b.next(time.Now()))
 	}
 	for _, m := range b.alone {
 		if ctx.Err() != nil {
