@@ -38,7 +38,7 @@ func (x *exchange) outcome(r reply, start []byte) policy.Outcome {
 		o.Reason = strings.Clone(r.reason[:min(len(r.reason), keptBytes)])
 	}
 	if r.later != "" {
-		o.RetryAfter = policy.ParseRetryAfter(r.later, time.Now())
+		o.RetryAfter, o.Later = policy.ParseRetryAfter(r.later, time.Now())
 	}
 	return o
 }

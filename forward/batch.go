@@ -44,8 +44,8 @@ func (t *Target) Batched() *Target {
 	return &batched
 }
 
-// ForwardBatch sends several messages, at least one, in one request, as Forward does one. Of all but the first Sending and
-// Wanted are ignored.
+// ForwardBatch sends several messages, at least one, in one request, as Forward does one. Of all but the first Sending,
+// Wanted and Turn are ignored.
 func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) BatchResult {
 	buf := c.batchBuffer()
 	body, dropped, contentType := slices.Grow((*buf)[:0], sizeOf(ms)), 0, batchLines
@@ -57,7 +57,7 @@ func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) Batc
 	}
 	first := &ms[0]
 	r := BatchResult{Result: c.exchange(ctx, t, &Message{
-		Stream: first.Stream, Consumer: first.Consumer, Body: body, Sending: first.Sending, Wanted: first.Wanted, batch: &batchOf{ms, contentType},
+		Stream: first.Stream, Consumer: first.Consumer, Body: body, Sending: first.Sending, Wanted: first.Wanted, Turn: first.Turn, batch: &batchOf{ms, contentType},
 	})}
 	*buf = body
 	c.keepBatchBuffer(buf)

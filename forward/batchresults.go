@@ -134,7 +134,8 @@ func textOf(raw json.RawMessage) string {
 func later(raw json.RawMessage, now time.Time) time.Duration {
 	var seconds float64
 	if json.Unmarshal(raw, &seconds) != nil {
-		return policy.ParseRetryAfter(textOf(raw), now)
+		later, _ := policy.ParseRetryAfter(textOf(raw), now)
+		return later
 	}
 	if d := seconds * float64(time.Second); d < math.MaxInt64 {
 		return max(time.Duration(d), 0)

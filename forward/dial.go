@@ -138,10 +138,14 @@ func (c *slotConn) Close() error {
 type conn struct {
 	net.Conn
 	written atomic.Int64
+	shut    atomic.Bool // nothing may be written any more
 }
 
 // Write counts first and takes back what was not written: the answer may be here before Write returns.
 func (c *conn) Write(p []byte) (int, error) {
+	if c.shut.Load() {
+		return 0, errUnsent
+	}
 	c.written.Add(int64(len(p)))
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n - len(p)))

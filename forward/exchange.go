@@ -20,9 +20,12 @@ type exchange struct {
 	client           *Client
 	stream, consumer string // that the message is of
 	body             []byte
-	sending          func(bool)  // Message.Sending
-	wanted           func() bool // Message.Wanted
-	keeps            int         // bytes of the answer's body that are kept
+	sending          func(bool)                  // Message.Sending
+	wanted           func() bool                 // Message.Wanted
+	turn             func(context.Context) error // Message.Turn
+	turned           time.Time                   // when it was the request's turn
+	lates            int                         // how often a connection came too late for that
+	keeps            int                         // bytes of the answer's body that are kept
 	envelope
 
 	// Of the current try.
@@ -73,29 +76,33 @@ func (tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return exchangeOf(req.Context()).try(req)
 }
 
-// try makes one try: it waits until the app may be there, gets a connection, sends the request and reads the whole answer.
+// try makes one try: it waits until the app may be there, gets a connection, sends the request and reads the whole answer. Where the
+// connection came too late for the request's turn, it does so anew.
 func (x *exchange) try(req *http.Request) (*http.Response, error) {
 	x.again, x.result.Sent, x.result.Duration = false, false, 0
-	x.expired.Store(false)
-	x.asked, x.had = false, false
-	err := x.client.app.wait(x.Context)
-	if err == nil {
-		err = x.stillWanted()
+	for {
+		x.expired.Store(false)
+		x.asked, x.had = false, false
+		err := x.ready()
+		if err != nil {
+			x.handBack()
+			return nil, err
+		}
+		if x.client.links != nil {
+			err = x.tryLean(req)
+		} else {
+			err = x.tryStandard(req)
+		}
+		switch {
+		case err == nil:
+			return &x.taken, nil
+		case errors.Is(err, errLate):
+			x.turned, x.lates = time.Time{}, min(x.lates+1, mostLate)
+		default:
+			x.fail(err)
+			return nil, err
+		}
 	}
-	if err != nil {
-		x.handBack()
-		return nil, err
-	}
-	if x.client.links != nil {
-		err = x.tryLean(req)
-	} else {
-		err = x.tryStandard(req)
-	}
-	if err != nil {
-		x.fail(err)
-		return nil, err
-	}
-	return &x.taken, nil
 }
 
 // fail says what a try without an answer came to.
@@ -165,6 +172,9 @@ func (c *Client) begin(ctx context.Context, t *Target, m *Message) *exchange {
 	if m.batch != nil {
 		x.keeps = readBytes
 	}
+	if x.turn, x.lates = m.Turn, 0; x.turn != nil {
+		x.turned = time.Now()
+	}
 	if c.links != nil {
 		x.head, x.result.HeadersDropped = c.write(x.head[:0], t, m)
 		x.signAt = len(t.head)
@@ -183,6 +193,6 @@ func (c *Client) finish(x *exchange) {
 	if c.links == nil || cap(x.head) > 4*inlineBytes {
 		return
 	}
-	x.Context, x.body, x.sending, x.wanted, x.result = nil, nil, nil, nil, Result{}
+	x.Context, x.body, x.sending, x.wanted, x.turn, x.result = nil, nil, nil, nil, nil, Result{}
 	c.exchanges.Put(x)
 }

@@ -38,6 +38,10 @@ func (x *exchange) tryLean(req *http.Request) error {
 			links.put(l, time.Now())
 			return err
 		}
+		if x.late() {
+			links.put(l, time.Now())
+			return errLate
+		}
 		x.had, x.since = true, time.Now()
 		x.tell(true)
 		if s := x.client.signer; s != nil {

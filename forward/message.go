@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/policy"
@@ -27,6 +28,11 @@ type Message struct {
 	// Wanted, if set, is asked whether the message is still to be sent: after every wait, before a connection is asked for, and over
 	// plain HTTP/1.1 again when it is had. If not, the outcome is HandedBack.
 	Wanted func() bool
+
+	// Turn, if set, waits until it is the request's turn, where so many a second may be sent. It is the request's turn when it is forwarded;
+	// Turn is called where that was more than a fraction of a second ago when it could be sent, never while a connection is held. If it
+	// returns an error, the outcome is HandedBack.
+	Turn func(context.Context) error
 
 	batch *batchOf // it stands for a batch, which its body is
 }

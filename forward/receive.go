@@ -114,7 +114,7 @@ func filled(values []string) []string {
 func longest(values []string) (later string) {
 	now, most := time.Now(), time.Duration(0)
 	for _, v := range values {
-		if d := policy.ParseRetryAfter(v, now); d > most {
+		if d, ok := policy.ParseRetryAfter(v, now); ok && (later == "" || d > most) {
 			later, most = v, d
 		}
 	}

@@ -15,6 +15,7 @@ type standard struct {
 	conn   *conn       // the connection; nil over HTTP/2, where it is shared
 	before int64       // what was written to it before
 	begun  atomic.Bool // HTTP/2: sending began
+	late   bool        // the connection came too late: nothing is sent
 	clock  *time.Timer
 	stop   context.CancelCauseFunc
 }
@@ -22,7 +23,7 @@ type standard struct {
 func (x *exchange) tryStandard(req *http.Request) error {
 	ctx, stop := context.WithCancelCause(x)
 	defer stop(nil)
-	x.std.stop, x.std.conn = stop, nil
+	x.std.stop, x.std.conn, x.std.late = stop, nil, false
 	trace := &httptrace.ClientTrace{GetConn: x.getConn, GotConn: x.gotConn}
 	if x.client.h2 {
 		trace.WroteHeaderField = x.began
@@ -41,6 +42,9 @@ func (x *exchange) tryStandard(req *http.Request) error {
 	}
 	x.stopClock()
 	x.measure()
+	if err != nil && x.std.late {
+		return errLate
+	}
 	return err
 }
 
@@ -83,12 +87,22 @@ func (x *exchange) getConn(string) {
 
 // gotConn is called when it has one: the app's time starts.
 func (x *exchange) gotConn(info httptrace.GotConnInfo) {
-	x.had = true
-	x.since = time.Now()
 	if !info.Reused {
 		x.client.app.connected()
 	}
-	if c, ok := info.Conn.(*conn); ok && !x.client.h2 {
+	c, own := info.Conn.(*conn)
+	own = own && !x.client.h2
+	if x.late() {
+		x.std.late = true
+		if own {
+			c.shut.Store(true) // over HTTP/1.1 the end of the context alone does not keep net/http from writing
+		}
+		x.std.stop(errLate)
+		return
+	}
+	x.had = true
+	x.since = time.Now()
+	if own {
 		x.std.conn, x.std.before = c, c.written.Load()
 	}
 	x.tell(true)

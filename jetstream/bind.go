@@ -41,6 +41,7 @@ type ConsumerConfig struct {
 	MaxAckPending  int
 	Replicas       int
 	Concurrency    int   // messages in work at most
+	Batched        bool  // those are requests times messages of each
 	Prefetch       int   // leased beyond those
 	MaxBytes       int64 // leased bytes at most; one message is always allowed
 	AckAsync       bool  // send each verdict once, unconfirmed
@@ -355,10 +356,22 @@ func (s *Source) warnings(b *binding) []string {
 	if len(b.info.Config.BackOff) > 0 {
 		ws = append(ws, "its BackOff distorts the delays of retries")
 	}
-	if n := b.info.Config.MaxAckPending; n > 0 && n < s.cfg.Concurrency+s.cfg.Prefetch {
-		ws = append(ws, fmt.Sprintf("max_ack_pending %d is below concurrency + prefetch %d, so it bounds what is leased", n, s.cfg.Concurrency+s.cfg.Prefetch))
+	if w := fewMayBeLeased(s.cfg, b.info.Config); w != "" {
+		ws = append(ws, w)
 	}
 	return ws
+}
+
+// fewMayBeLeased warns of a durable that lets fewer messages be leased than the configuration, or is empty.
+func fewMayBeLeased(cfg ConsumerConfig, have natsjs.ConsumerConfig) string {
+	leases, sum := cfg.Concurrency+cfg.Prefetch, "concurrency + prefetch"
+	if have.MaxAckPending <= 0 || have.MaxAckPending >= leases {
+		return ""
+	}
+	if cfg.Batched {
+		sum = "concurrency × batch.max_messages + prefetch"
+	}
+	return fmt.Sprintf("max_ack_pending %d is less than %s (%d), so it bounds what is leased", have.MaxAckPending, sum, leases)
 }
 
 // longestWait is the longest time that a durable is taken to wait for a verdict: sums and doubles of it do not wrap around.

@@ -131,6 +131,9 @@ func (k *checker) durable(ctx context.Context) {
 	for _, d := range Differences(info.Config, k.cfg) {
 		k.add(Warning, what, d.String(), adviceOn(d, k.cfg.Manage))
 	}
+	if why := fewMayBeLeased(k.cfg, info.Config); why != "" && (k.cfg.Manage != ManageUpdate || info.Config.MaxAckPending == k.cfg.MaxAckPending) {
+		k.add(Warning, what, why, "raise max_ack_pending on the server, or here with manage: update; or lease less")
+	}
 	if why := k.conn.unpinned(k.cfg, info.Config); why != "" {
 		k.add(Warning, what, why, "make the durable anew, or let the sidecar change it with manage: update, on nats-server 2.11 or later")
 	}

@@ -3,14 +3,14 @@ package policy
 import "net/http"
 
 // Divides reports whether an outcome that several messages share may be one message's doing: then they are tried again in smaller
-// requests, before anything is decided over one of them. An answer that speaks of the app as a whole does not divide them, nor
-// does a request without an answer: they are retried, all of them.
+// requests, before anything is decided over one of them. An answer that speaks of the app as a whole does not divide them (its
+// status, or a Retry-After with one that means retry), nor does a request without an answer: they are retried, all of them.
 func (p *Policy) Divides(o Outcome) bool {
 	switch p.verdict(o) {
 	case DLQ, Drop:
 		return true
 	case Retry:
-		return o.Kind == Answered && o.Action == 0 && o.RetryAfter == 0 && !ofTheApp(o.Status)
+		return o.Kind == Answered && o.Action == 0 && !o.Later && !ofTheApp(o.Status)
 	default:
 		return false
 	}

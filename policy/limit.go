@@ -9,6 +9,7 @@ const (
 	startLimit = 4    // requests at a time before anything is known of the app
 	leastStep  = 0.25 // of the limit, upwards, when nothing is known of where the app fails
 	downStep   = 0.2  // of the limit, downwards
+	mostDown   = 0.5  // the same, after smaller ones that stayed
 	paysUp     = 0.5  // of what a larger limit could bring at most, it must bring so much to stay
 	paysDown   = 0.25 // of what a smaller limit could cost at most, it may cost so much to stay
 	faster     = 0.7  // of the latency that was usual: the app has changed, and another limit is tried at once
@@ -33,7 +34,7 @@ const (
 // It measures how much the app gets done at one limit (its base), tries another for as long, and keeps the one that is better
 // by enough: a larger one must bring at least half of what it could bring, a smaller one may cost at most a quarter of what it
 // could cost. So it ends where more requests only wait longer in the app. A larger limit that pays is followed by a step twice
-// as large; one that does not is tried again after a pause. An app that says that it is overloaded, or does not answer, ends a
+// as large, and so is a smaller one that stays; one that does not is tried again after a pause. An app that says that it is overloaded, or does not answer, ends a
 // try at once; at the base it costs three tenths of it. A larger limit is not open at once: one more request goes for each that
 // passes, so that an app that breaks does so with the first that is too many.
 //
@@ -50,6 +51,7 @@ type Limit struct {
 	ceiling int           // the app was overloaded by so many; 0 if that is not known
 	cost    time.Duration // and that took the app away for so long
 	step    float64
+	fall    float64 // the step downwards
 
 	down   bool          // the next try is a smaller limit
 	once   bool          // the last try said once what it must say twice
@@ -88,7 +90,7 @@ type Ticket struct {
 
 // NewLimit is for an app of which nothing is known.
 func NewLimit(most int) *Limit {
-	l := &Limit{most: max(most, 1), step: 1, pause: leastPause}
+	l := &Limit{most: max(most, 1), step: 1, fall: downStep, pause: leastPause}
 	l.base = min(startLimit, l.most)
 	l.limit, l.open = l.base, l.base
 	return l

@@ -22,8 +22,11 @@ func (l *Limit) measured(now time.Time, x throughput) {
 func (l *Limit) shrink(now time.Time, x throughput) {
 	if l.once {
 		l.settle(now, x)
+		l.fall = min(2*l.fall, mostDown)
+		l.once = false
+	} else {
+		l.once = true
 	}
-	l.once = !l.once
 	l.down, l.next = true, now
 	l.set(now, l.base)
 }
@@ -82,7 +85,9 @@ func (l *Limit) atBase(now time.Time, x throughput) {
 	case x.latency < faster*l.anchor.latency:
 		l.down, l.pause, l.next, l.anchor = false, leastPause, now, x
 	case x.latency > slower*l.anchor.latency || x.passed < l.anchor.passed-worse:
-		l.down, l.pause, l.next, l.anchor = true, leastPause, now, x
+		l.down, l.pause, l.next, l.anchor = true, leastPause, now, throughput{}
+		l.set(now, l.base) // it may have changed within this stretch, which is nothing to compare with then
+		return
 	}
 	switch {
 	case first && l.next.IsZero():
@@ -123,7 +128,7 @@ func (l *Limit) tryUp(now time.Time) {
 }
 
 func (l *Limit) tryDown(now time.Time) {
-	l.try(now, max(l.base-max(1, int(downStep*float64(l.base))), 1))
+	l.try(now, max(l.base-max(1, int(l.fall*float64(l.base))), 1))
 }
 
 func (l *Limit) try(now time.Time, limit int) {
@@ -137,6 +142,8 @@ func (l *Limit) try(now time.Time, limit int) {
 func (l *Limit) refuse(now time.Time, x throughput) {
 	cost := time.Duration(float64(now.Sub(l.sample.since)) * max(1-x.rate/l.ref.rate, 0))
 	switch up := l.limit > l.base && cost < leastPause; {
+	case l.limit < l.base && (l.fall > downStep || x.latency > slower*l.ref.latency): // by too much, or the app has just become slower
+		l.fall, l.once, l.down, l.pause, l.next = downStep, false, true, leastPause, now
 	case up && !l.once && cost < l.usual/4: // the machine may have been busy with other things just then
 		l.once, l.next = true, now
 	case up && l.step > leastStep: // a smaller step may still pay
@@ -151,7 +158,7 @@ func (l *Limit) refuse(now time.Time, x throughput) {
 func (l *Limit) rest(now time.Time, cost time.Duration) {
 	l.next = now.Add(max(l.pause, min(usualRest*l.usual, mostUsualRest), min(costRest*cost, mostCostRest)))
 	l.pause = min(2*l.pause, mostPause)
-	l.down, l.once, l.step, l.anchor = !l.down, false, leastStep, throughput{}
+	l.down, l.once, l.step, l.fall, l.anchor = !l.down, false, leastStep, downStep, throughput{}
 }
 
 // overload goes back to the base, or makes that smaller. It does not say that the base was wrong for long: the app may have been
@@ -166,7 +173,7 @@ func (l *Limit) overload(now time.Time) {
 		l.base = max(int(backOff*float64(l.ceiling)), 1)
 		l.trip, l.ref, l.pause = time.Time{}, throughput{}, leastPause
 	}
-	l.down, l.once, l.step, l.anchor = false, false, leastStep, throughput{}
+	l.down, l.once, l.step, l.fall, l.anchor = false, false, leastStep, downStep, throughput{}
 	l.next = now.Add(l.pause)
 	l.set(now, l.base)
 }

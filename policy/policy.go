@@ -48,7 +48,8 @@ type Outcome struct {
 	Status     int           // HTTP status, when Answered
 	Action     Verdict       // from Sidecar-Action; zero if the header is absent or makes no sense
 	Reason     string        // from Sidecar-Reason, as sent (at most 1 KiB)
-	RetryAfter time.Duration // from Retry-After, 0 if absent, past or nonsense
+	Later      bool          // a Retry-After that makes sense was there, also one of 0 or in the past
+	RetryAfter time.Duration // from it, else 0
 	Error      string        // what went wrong, when there is no answer
 	Response   []byte        // the start of the response body, at most 1 KiB
 }

@@ -14,21 +14,21 @@ var dateForms = [...]string{
 }
 
 // ParseRetryAfter reads a Retry-After header (RFC 9110, section 10.2.3): seconds, however many, or an HTTP-date. It is 0 for a
-// date that has passed and for nonsense, which is to be ignored.
-func ParseRetryAfter(value string, now time.Time) time.Duration {
+// date that has passed. ok is false for nonsense, which is to be ignored.
+func ParseRetryAfter(value string, now time.Time) (later time.Duration, ok bool) {
 	value = strings.Trim(value, " \t")
 	if value == "" {
-		return 0
+		return 0, false
 	}
 	if isDigits(value) {
-		return seconds(value)
+		return seconds(value), true
 	}
 	for _, form := range dateForms {
 		if t, err := time.Parse(form, value); err == nil {
-			return max(t.Sub(now), 0)
+			return max(t.Sub(now), 0), true
 		}
 	}
-	return 0
+	return 0, false
 }
 
 func isDigits(s string) bool {

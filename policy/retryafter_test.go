@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestParseRetryAfter(t *testing.T) {
+	past := []string{"0", "Sun, 01 Mar 2026 11:59:59 GMT", "Sun, 06 Nov 1994 08:49:37 GMT"} // these make sense too
 	for value, want := range map[string]time.Duration{
 		"0":                                0,
 		"1":                                time.Second,
@@ -41,12 +43,12 @@ func TestParseRetryAfter(t *testing.T) {
 		"٣":                                0,
 		"1\x00":                            0,
 	} {
-		if got := ParseRetryAfter(value, noon); got != want {
-			t.Errorf("%.40q: got %v, want %v", value, got, want)
+		if got, ok := ParseRetryAfter(value, noon); got != want || ok != (want > 0 || slices.Contains(past, value)) {
+			t.Errorf("%.40q: got %v, %v, want %v", value, got, ok, want)
 		}
 	}
 	east := noon.In(time.FixedZone("", 9*3600))
-	if got := ParseRetryAfter("Sun, 01 Mar 2026 12:00:30 GMT", east); got != 30*time.Second {
+	if got, _ := ParseRetryAfter("Sun, 01 Mar 2026 12:00:30 GMT", east); got != 30*time.Second {
 		t.Errorf("in another zone: %v", got)
 	}
 }
@@ -56,8 +58,8 @@ func FuzzParseRetryAfter(f *testing.F) {
 		f.Add(value, int64(0))
 	}
 	f.Fuzz(func(t *testing.T, value string, offset int64) {
-		if got := ParseRetryAfter(value, noon.Add(time.Duration(offset))); got < 0 {
-			t.Fatalf("%q: %v", value, got)
+		if got, ok := ParseRetryAfter(value, noon.Add(time.Duration(offset))); got < 0 || got > 0 && !ok {
+			t.Fatalf("%q: %v, %v", value, got, ok)
 		}
 	})
 }

@@ -91,6 +91,7 @@ func TestBatchOfAnAppThatIsBusy(t *testing.T) {
 func TestBatchIsRetried(t *testing.T) {
 	for name, r := range map[string]reply{
 		"busy": {status: 503}, "too many": {status: 429, header: map[string]string{"Retry-After": "1"}}, "said": {status: 500, header: map[string]string{"Retry-After": "1"}},
+		"said 0": {status: 500, header: map[string]string{"Retry-After": "0"}}, "said a past date": {status: 500, header: map[string]string{"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}},
 		"cut": {reset: true}, "action": {status: 200, header: map[string]string{"Sidecar-Action": "retry"}}, "route": {status: 404},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestBatchIsRetried(t *testing.T) {
 				if got := a.attempts(seq); len(got) < 2 || a.times[seq] != len(got) {
 					t.Errorf("message %d: attempts %v, and it came %d times", seq, got, a.times[seq])
 				}
-				if gap := a.gaps(seq)[0]; r.header["Retry-After"] != "" && gap < time.Second {
+				if gap := a.gaps(seq)[0]; r.header["Retry-After"] == "1" && gap < time.Second {
 					t.Errorf("message %d came again after %s", seq, gap)
 				}
 			}

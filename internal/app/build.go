@@ -30,7 +30,7 @@ func SourceConfig(c config.Consumer) jetstream.ConsumerConfig {
 	cfg := jetstream.ConsumerConfig{
 		Stream: c.Stream, Durable: c.Durable, FilterSubjects: c.FilterSubjects, Manage: jetstream.Manage(c.Manage),
 		Start: start(c.Deliver()), AckWait: c.AckWait, MaxAckPending: c.MaxAckPending, Replicas: c.Replicas,
-		Concurrency: c.Leases() - c.Prefetch, Prefetch: c.Prefetch, MaxBytes: c.MaxBytes, AckAsync: c.Ack == "async",
+		Concurrency: c.Leases() - c.Prefetch, Batched: c.Batch.MaxMessages > 1, Prefetch: c.Prefetch, MaxBytes: c.MaxBytes, AckAsync: c.Ack == "async",
 		RetryStream: c.RetryStream, Ordered: c.Order != pipeline.OrderNone,
 	}
 	if cfg.Ordered {

@@ -117,6 +117,8 @@ func (c *checker) appHeaders(a forward.Config, hasUser bool) {
 			c.item("app.headers", at, "", "is given together with app.signing_secret, which sets it for each request")
 		case canonical == "Content-Type" && slices.ContainsFunc(c.l.Consumers, func(c Consumer) bool { return c.Format == "cloudevents-json" }):
 			c.item("app.headers", at, "", "is given together with format: cloudevents-json, which has a content type of its own")
+		case canonical == "Content-Type" && slices.ContainsFunc(c.l.Consumers, func(c Consumer) bool { return c.Format == "cloudevents" && c.Batch.MaxMessages > 1 }):
+			c.item("app.headers", at, "", "is given together with format: cloudevents and batches, which have a content type of their own")
 		}
 		if validHeaderName(name) && !validHeaderValue(headers[name]) {
 			c.item("app.headers", at, "", "holds control characters, which an HTTP header cannot")

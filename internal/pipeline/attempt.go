@@ -111,7 +111,8 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool
 		p.gate.wantAlone()
 		defer p.gate.notAlone()
 	}
-	if !p.enter(ctx, entry{alone: alone, fresh: a.message.Fresh()}) {
+	e := entry{alone: alone, fresh: a.message.Fresh()}
+	if !p.enter(ctx, w, e) {
 		a.result.Kind = policy.HandedBack // stopping
 		return true
 	}
@@ -128,6 +129,13 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool
 		defer p.unmark(a)
 	}
 	p.call(w, a)
+	for w.turnedBack {
+		p.gate.exit()
+		if !p.enter(ctx, w, e) {
+			return true
+		}
+		p.call(w, a)
+	}
 	why := ""
 	if a.decision.Verdict != policy.Ack {
 		why = failure(a)
@@ -162,7 +170,7 @@ func (p *Pipeline) call(w *worker, a *attempt) {
 	a.result = p.App.Forward(w.ctx, p.Target, &forward.Message{
 		Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: a.number,
 		MaxDeliver: uint64(limits.MaxDeliver), Pending: m.Pending, Stored: m.Stored, Header: m.Header, Body: m.Body,
-		Sending: w.sending, Wanted: w.wanted,
+		Sending: w.sending, Wanted: w.wanted, Turn: w.another,
 	})
 	p.Observer.InFlight(-1)
 	clear(w.sends)

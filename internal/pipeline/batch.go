@@ -18,7 +18,7 @@ type batch struct {
 	live     []*attempt // to be sent
 	sent     []*attempt // in the request under way
 	done     []*attempt // decided by the request under way
-	parts    []part     // what is still to be sent, the next one last
+	parts    []part     // what is still to be sent, see next
 	requests []forward.Message
 	acked    []*jetstream.Message
 	lookups  []dedupe.Lookup
@@ -59,9 +59,7 @@ func (p *Pipeline) handleBatch(ctx context.Context, w *worker, b *batch) {
 		b.parts = append(b.parts, part{items: b.live})
 	}
 	for len(b.parts) > 0 {
-		next := b.parts[len(b.parts)-1]
-		b.parts = b.parts[:len(b.parts)-1]
-		p.sendPart(ctx, w, b, next)
+		p.sendPart(ctx, w, b, b.next(time.Now()))
 	}
 	for _, m := range b.alone {
 		if ctx.Err() != nil {
@@ -137,7 +135,7 @@ func (p *Pipeline) settleDuplicates(b *batch) {
 	b.live = live
 }
 
-// callBatch sends messages to the app in one request. What came of it is the result of each.
+// callBatch sends messages to the app in one request. What came of it is the result of each, unless the worker was turned back.
 func (p *Pipeline) callBatch(w *worker, b *batch, items []*attempt) forward.BatchResult {
 	b.requests, w.sends = b.requests[:0], w.sends[:0]
 	lost := 0
@@ -150,7 +148,7 @@ func (p *Pipeline) callBatch(w *worker, b *batch, items []*attempt) forward.Batc
 		b.requests = append(b.requests, forward.Message{
 			Stream: p.Stream, Consumer: p.Durable, Subject: m.Subject, Sequence: m.Sequence, Delivered: a.number,
 			MaxDeliver: uint64(smaller(p.Policy.MaxDeliver, m.MaxDeliver)), Pending: m.Pending, Stored: m.Stored, Header: m.Header,
-			Body: m.Body, Sending: w.sending, Wanted: w.wanted,
+			Body: m.Body, Sending: w.sending, Wanted: w.wanted, Turn: w.another,
 		})
 	}
 	p.Observer.InFlight(1)
@@ -165,6 +163,9 @@ func (p *Pipeline) callBatch(w *worker, b *batch, items []*attempt) forward.Batc
 	}
 	if lost += r.HeadersDropped; lost > 0 {
 		p.Observer.HeadersDropped(lost)
+	}
+	if w.turnedBack {
+		return r
 	}
 	for _, a := range items {
 		a.result = r.Result

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/forward"
@@ -9,7 +10,7 @@ import (
 	"github.com/jetsidecar/jetsidecar/policy"
 )
 
-// longestPart is how long at most a worker waits before it sends messages again that are at their limit.
+// longestPart is how long at most messages that are at their limit wait before they are sent again, each time that they are halved.
 const longestPart = time.Minute
 
 // part is messages that are to be sent in one request.
@@ -18,8 +19,24 @@ type part struct {
 	// failed says that they failed together in a larger request, by an answer that meant retry. Their decisions are what would
 	// become of each if it had been alone.
 	failed bool
-	wait   time.Duration // before the request
-	waited bool          // there was such a wait
+	due    time.Time // not before; zero: at once
+}
+
+// next takes the part to be sent next: the newest of those that are due, else the one that is first.
+func (b *batch) next(now time.Time) part {
+	at := len(b.parts) - 1
+	for i := at; i >= 0; i-- {
+		if !b.parts[i].due.After(now) {
+			at = i
+			break
+		}
+		if b.parts[i].due.Before(b.parts[at].due) {
+			at = i
+		}
+	}
+	next := b.parts[at]
+	b.parts = slices.Delete(b.parts, at, at+1)
+	return next
 }
 
 // sendPart sends messages in one request, and settles those that it decides over. What must be sent again, in smaller requests,
@@ -32,12 +49,12 @@ func (p *Pipeline) sendPart(ctx context.Context, w *worker, b *batch, next part)
 		p.putOff(b, next.items)
 		return
 	}
-	if !pause(ctx, next.wait) || !p.place(ctx, w) {
+	if !pause(ctx, time.Until(next.due)) || !p.place(ctx, w) {
 		p.handBackAll(next.items)
 		return
 	}
 	defer p.leavePlace()
-	if !p.enter(ctx, entry{fresh: anyFresh(next.items)}) {
+	if !p.enter(ctx, w, entry{fresh: anyFresh(next.items)}) {
 		p.handBackAll(next.items)
 		return
 	}
@@ -50,13 +67,18 @@ func (p *Pipeline) sendPart(ctx context.Context, w *worker, b *batch, next part)
 	}
 	seen := describe(next.items)
 	r := p.callBatch(w, b, next.items)
+	if w.turnedBack {
+		p.gate.exit()
+		b.parts = append(b.parts, next)
+		return
+	}
 	b.sent = append(b.sent[:0], next.items...)
 	rest := b.named(next.items, r.Items)
 	now, means := time.Now(), p.Policy.Means(r.Outcome)
 	p.decideAll(b.done, now)
 	p.decideAll(rest, now)
 	p.gate.leaveBatch(b.sent, rest, means, failureOf(&r))
-	b.distribute(p, next, rest, &r)
+	b.distribute(p, rest, &r)
 	p.settleAll(b, &seen)
 	if r.Sent && r.Kind != policy.HandedBack {
 		seen.Again = seen.Messages - seen.Ack - seen.Retry - seen.DLQ - seen.Drop
@@ -104,7 +126,7 @@ func (b *batch) splitOne(whole part) part {
 			break
 		}
 	}
-	b.parts = append(b.parts, part{items: whole.items[1:], failed: whole.failed, waited: whole.waited})
+	b.parts = append(b.parts, part{items: whole.items[1:], failed: whole.failed})
 	return part{items: whole.items[:1]}
 }
 
@@ -125,13 +147,13 @@ func (b *batch) named(items []*attempt, outcomes []policy.Outcome) (rest []*atte
 
 // distribute says what becomes of the messages that the answer does not name. A verdict that ends a message in another way than by an
 // ack is given over one message only: before it, several are sent again in halves. If the answer may be one message's doing, that is
-// done at once and with all of them; else only with those that are at their limit, after a while.
-func (b *batch) distribute(p *Pipeline, from part, rest []*attempt, r *forward.BatchResult) {
+// done at once and with all of them; else only with those that are at their limit, after a while each time.
+func (b *batch) distribute(p *Pipeline, rest []*attempt, r *forward.BatchResult) {
 	switch {
 	case len(rest) <= 1:
 		b.done = append(b.done, rest...)
 	case p.Policy.Divides(r.Outcome):
-		b.halve(rest, part{failed: p.Policy.Means(r.Outcome) == policy.Retry, waited: from.waited})
+		b.halve(rest, part{failed: p.Policy.Means(r.Outcome) == policy.Retry})
 	default:
 		limited := rest[:0]
 		for _, a := range rest {
@@ -141,11 +163,8 @@ func (b *batch) distribute(p *Pipeline, from part, rest []*attempt, r *forward.B
 				b.done = append(b.done, a)
 			}
 		}
-		like := part{failed: true, waited: true}
-		if !from.waited {
-			like.wait = min(max(p.Policy.Retry.Delay(1, random()), min(r.RetryAfter, p.Policy.Retry.RetryAfterMax)), longestPart)
-		}
-		b.halve(limited, like)
+		wait := min(max(p.Policy.Retry.Delay(1, random()), min(r.RetryAfter, p.Policy.Retry.RetryAfterMax)), longestPart)
+		b.halve(limited, part{failed: true, due: time.Now().Add(wait)})
 	}
 }
 
@@ -154,9 +173,6 @@ func (b *batch) halve(items []*attempt, like part) {
 	half := len(items) / 2
 	first, second := like, like
 	first.items, second.items = items[:half], items[half:]
-	if half > 0 {
-		second.wait = 0 // the first one has waited
-	}
 	for _, one := range []part{second, first} {
 		if len(one.items) > 0 {
 			b.parts = append(b.parts, one)

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -22,12 +23,16 @@ type dividing struct {
 	alone    map[*attempt]bool // it was the only one in a request
 	putOff   map[*attempt]bool
 	requests int
+	waits    bool                   // until parts are due
+	last     map[*attempt]time.Time // of its requests
+	closest  time.Duration          // that two requests with the same message came, one after the other
 }
 
 func newDividing(statuses []int, number func(i int) uint64, failures int) *dividing {
 	d := &dividing{
 		p: &Pipeline{Config: Config{Policy: policy.Policy{MaxDeliver: limit, Retry: policy.RetryConfig{Initial: time.Second, Multiplier: 2, Max: time.Minute}}}},
 		b: &batch{}, status: map[*attempt]int{}, decided: map[*attempt]int{}, alone: map[*attempt]bool{}, putOff: map[*attempt]bool{},
+		last: map[*attempt]time.Time{}, closest: time.Hour,
 	}
 	d.p.gate = newGate(policy.BreakerConfig{Failures: failures, ProbeInterval: time.Hour, ProbeMax: time.Hour, Hold: time.Hour}, 4)
 	var items []*attempt
@@ -43,8 +48,10 @@ func newDividing(statuses []int, number func(i int) uint64, failures int) *divid
 // run goes on until nothing is left to be sent.
 func (d *dividing) run() {
 	for len(d.b.parts) > 0 {
-		next := d.b.parts[len(d.b.parts)-1]
-		d.b.parts = d.b.parts[:len(d.b.parts)-1]
+		next := d.b.next(time.Now())
+		if d.waits {
+			time.Sleep(time.Until(next.due))
+		}
 		if d.p.gate.isOpen() {
 			for _, a := range next.items { // as putOff, or until the breaker closes
 				d.putOff[a] = true
@@ -59,6 +66,10 @@ func (d *dividing) request(next part) {
 	d.requests++
 	r := forward.BatchResult{Result: forward.Result{Outcome: policy.Outcome{Kind: policy.Answered, Status: 200}}}
 	for _, a := range next.items {
+		if at, again := d.last[a]; again {
+			d.closest = min(d.closest, time.Since(at))
+		}
+		d.last[a] = time.Now()
 		d.alone[a] = len(next.items) == 1
 		if s := d.status[a]; s != 0 {
 			r.Status = s
@@ -71,7 +82,7 @@ func (d *dividing) request(next part) {
 	d.p.decideAll(rest, time.Now())
 	d.p.gate.inside++
 	d.p.gate.leaveBatch(rest, rest, d.p.Policy.Means(r.Outcome), "")
-	d.b.distribute(d.p, next, rest, &r)
+	d.b.distribute(d.p, rest, &r)
 	for _, a := range d.b.done {
 		if a.again {
 			d.putOff[a] = true
@@ -161,6 +172,26 @@ func TestDividingInAnOutage(t *testing.T) {
 			}
 			if len(d.decided)+len(d.putOff) != n || d.requests > 30 {
 				t.Fatalf("%d requests, %d put off", d.requests, len(d.putOff))
+			}
+		})
+	}
+}
+
+// An app that fails everything at the last attempt, with the breaker off: no message comes again without a wait, and all of them wait at
+// the same time.
+func TestDividingWaits(t *testing.T) {
+	for status, wait := range map[int]time.Duration{429: time.Second, 500: 0, 422: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			statuses := make([]int, 20)
+			for i := range statuses {
+				statuses[i] = status
+			}
+			d := newDividing(statuses, func(int) uint64 { return limit }, 0)
+			d.waits = true
+			start := time.Now()
+			d.run()
+			if took := time.Since(start); d.closest != wait || took > 6*wait || len(d.decided) != 20 || d.requests != 39 {
+				t.Errorf("%d: the same message again after %s, all of %d after %s, in %d requests", status, d.closest, len(d.decided), took, d.requests)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -57,16 +58,16 @@ func (p *pace) wait(ctx context.Context, stop <-chan struct{}) bool {
 
 // enter waits until a request may be sent; false when the sidecar stops first. Who waits for the rate when the breaker opens goes back
 // before the gate: then there is one request at a time.
-func (p *Pipeline) enter(ctx context.Context, e entry) bool {
+func (p *Pipeline) enter(ctx context.Context, w *worker, e entry) bool {
 	if p.pace == nil {
 		return p.gate.enter(ctx, e) == nil
 	}
 	for {
-		opens := p.gate.opens()
+		w.opens, w.turnedBack = p.gate.opens(), false
 		if p.gate.enter(ctx, e) != nil {
 			return false
 		}
-		if p.pace.wait(ctx, opens) {
+		if p.pace.wait(ctx, w.opens) {
 			return true
 		}
 		p.gate.exit()
@@ -74,4 +75,16 @@ func (p *Pipeline) enter(ctx context.Context, e entry) bool {
 			return false
 		}
 	}
+}
+
+var errTurnedBack = errors.New("the breaker has opened, or the sidecar stops")
+
+// anotherTurn makes the worker wait for the rate again: the app was away since its turn came. If the breaker opens meanwhile, the request
+// is turned back, and goes before the gate.
+func (p *Pipeline) anotherTurn(ctx context.Context, w *worker) error {
+	if p.pace.wait(ctx, w.opens) {
+		return nil
+	}
+	w.turnedBack = ctx.Err() == nil
+	return errTurnedBack
 }

@@ -21,7 +21,7 @@ func sent(t *testing.T, p *Pipeline, n int) []time.Duration {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			if !p.enter(t.Context(), entry{}) {
+			if !p.enter(t.Context(), &worker{}, entry{}) {
 				t.Error("not let in")
 			}
 			at[i] = time.Since(start)
@@ -63,7 +63,7 @@ func TestPaceOverStarts(t *testing.T) {
 			for range 20 {
 				p := paced(perSecond)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				for p.enter(ctx, entry{}) {
+				for p.enter(ctx, &worker{}, entry{}) {
 					p.gate.leave(1, passed, "")
 					count++
 				}
@@ -88,7 +88,7 @@ func TestPaceEndsWithAStop(t *testing.T) {
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
-				if p.enter(ctx, entry{}) {
+				if p.enter(ctx, &worker{}, entry{}) {
 					t.Error("let in")
 				}
 			})
@@ -128,7 +128,7 @@ func TestPaceAndBreaker(t *testing.T) {
 		var all sync.WaitGroup
 		for m := range uint64(5) {
 			all.Go(func() {
-				if !p.enter(t.Context(), entry{}) {
+				if !p.enter(t.Context(), &worker{}, entry{}) {
 					t.Error("not let in")
 				}
 				mu.Lock()
@@ -145,6 +145,36 @@ func TestPaceAndBreaker(t *testing.T) {
 			if d := at[i+2] - at[i+1]; d < wait*3/4 || d > wait+100*time.Millisecond {
 				t.Errorf("probe %d after %s", i, d)
 			}
+		}
+	})
+}
+
+// TestPaceOfAnotherTurn holds that a request that waits for another turn goes before the gate when the breaker opens, that it takes its turn
+// among those that wait for their first, and that it gives up with its context.
+func TestPaceOfAnotherTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, w, start := paced(10), &worker{}, time.Now()
+		if !p.enter(t.Context(), w, entry{}) || p.anotherTurn(t.Context(), w) != nil || time.Since(start) != 200*time.Millisecond {
+			t.Fatalf("after %s", time.Since(start))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if p.anotherTurn(ctx, w) == nil || w.turnedBack {
+			t.Errorf("turned back %v by the end of its context", w.turnedBack)
+		}
+		done := make(chan error)
+		go func() { done <- p.anotherTurn(t.Context(), w) }()
+		synctest.Wait()
+		for m := range uint64(2) {
+			p.gate.inside++
+			p.gate.leave(m, failed, "503")
+		}
+		if err := <-done; err == nil || !w.turnedBack {
+			t.Errorf("%v, turned back %v by the breaker", err, w.turnedBack)
+		}
+		p.gate.exit()
+		if !p.enter(t.Context(), w, entry{}) || w.turnedBack || p.gate.inside != 1 {
+			t.Errorf("turned back %v, %d inside", w.turnedBack, p.gate.inside)
 		}
 	})
 }

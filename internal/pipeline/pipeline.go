@@ -272,6 +272,9 @@ func (p *Pipeline) work(ctx, workCtx context.Context) {
 func (p *Pipeline) workUntil(ctx, workCtx context.Context) {
 	w := &worker{turn: make(chan struct{}, 1)}
 	w.wanted = w.stillLeased
+	if p.pace != nil {
+		w.another = func(ctx context.Context) error { return p.anotherTurn(ctx, w) }
+	}
 	var giveUp context.CancelCauseFunc
 	w.ctx, giveUp = context.WithCancelCause(workCtx)
 	defer giveUp(nil)
@@ -309,6 +312,11 @@ type worker struct {
 	wanted  func() bool          // asked by the forwarder
 	sends   []*jetstream.Message // what its request is of
 	turn    chan struct{}        // see places.take
+
+	// With a rate.
+	another    func(context.Context) error // waits for another turn, see forward.Message
+	opens      <-chan struct{}             // closed when the breaker opens after the request entered the gate
+	turnedBack bool                        // it opened while the request waited for another turn: it was not sent
 }
 
 // stillLeased reports whether all messages of the request are leased: the lease of one that waited for the app may be lost meanwhile.

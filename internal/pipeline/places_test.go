@@ -108,7 +108,7 @@ func TestPlacesAndGate(t *testing.T) {
 					p.gate.wantAlone()
 					defer p.gate.notAlone()
 				}
-				if !p.enter(t.Context(), e) {
+				if !p.enter(t.Context(), &worker{}, e) {
 					t.Error("not let in")
 					return
 				}
