@@ -31,14 +31,15 @@ func (p *Pipeline) giveBack(messages []*jetstream.Message) {
 	handBack(back)
 }
 
-// workOff handles, at a stop, what must not be handed back, until ctx ends: each message has a request as ever.
+// workOff handles, at a stop, what must not be handed back, until ctx ends: each message has a request as ever. What else came late, since the server
+// had sent it before it heard of the stop, is handed back.
 func (p *Pipeline) workOff(ctx context.Context) {
 	<-p.stopped
 	w := &worker{ctx: ctx, turn: make(chan struct{}, 1), sending: func(bool) {}}
 	w.wanted = w.stillLeased
 	for m := p.Source.TakeReady(); m != nil; m = p.Source.TakeReady() {
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, p.order != nil, !m.Stranded():
 			m.HandBack()
 		case p.Source.Resume(ctx, m):
 			p.handle(ctx, w, m)
