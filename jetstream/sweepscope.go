@@ -133,7 +133,7 @@ func (s *Source) recorded(ctx context.Context) (record *natsjs.StreamInfo, since
 func recordedSince(record *natsjs.StreamInfo, subject string, now time.Time) time.Time {
 	c, st := record.Config, record.State
 	full := c.MaxBytes > 0 && st.Bytes > uint64(c.MaxBytes)*9/10 || c.MaxMsgs > 0 && st.Msgs >= uint64(c.MaxMsgs)
-	if full || c.Sealed || unfitAdvisories(c, subject, 0) != "" {
+	if full || unfitAdvisories(c, subject, 0) != "" {
 		return time.Time{}
 	}
 	if !record.TimeStamp.IsZero() {
