@@ -52,9 +52,7 @@ func (s *Source) ensureAdvisories(ctx context.Context, source natsjs.StreamConfi
 }
 
 func (s *Source) createAdvisories(ctx context.Context, replicas int) error {
-	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
-	defer cancel()
-	_, err := s.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	_, err := s.conn.createStream(ctx, natsjs.StreamConfig{
 		Name:        AdvisoryStream,
 		Description: "messages that the server gave up on, for sidecars to dead-letter",
 		Subjects:    []string{advisorySubject + ">"},

@@ -181,6 +181,9 @@ func (k *checker) deadLetters(ctx context.Context) {
 	switch {
 	case errors.Is(err, ErrStreamNotFound) && k.dlq.Create:
 		k.add(OK, what, "it does not exist yet; the sidecar will create it for "+d.pattern, "")
+		if limit := k.conn.windowLimit(ctx, d.name, d.window()); limit > 0 {
+			k.add(Warning, what, fmt.Sprintf("the server limits duplicate windows to %s, wanted %s", limit, d.window()), "it will have a window of the limit: raise the server's limits.duplicate_window, or an entry that is stored again later may be stored twice")
+		}
 	case errors.Is(err, ErrStreamNotFound):
 		k.add(Failed, what, "it does not exist", "create it for subject "+d.pattern+", or let the sidecar do so with dlq.create: true")
 	case err != nil:

@@ -196,18 +196,12 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	if maxBytes == 0 {
 		maxBytes = -1
 	}
-	window := DeadLetterWindow
-	if d.cfg.MaxAge > 0 {
-		window = min(window, d.cfg.MaxAge)
-	}
 	d.conn.making.Lock()
 	defer d.conn.making.Unlock()
 	if info, err := d.conn.streamInfo(ctx, d.name); !errors.Is(err, ErrStreamNotFound) {
 		return info, err // another consumer of this process made it just now
 	}
-	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
-	defer cancel()
-	stream, err := d.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	stream, err := d.conn.createStream(ctx, natsjs.StreamConfig{
 		Name:        d.name,
 		Description: "dead letters of " + d.source,
 		Subjects:    []string{d.pattern},
@@ -217,7 +211,7 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 		MaxBytes:    maxBytes,
 		Replicas:    max(replicas, 1),
 		AllowDirect: true,
-		Duplicates:  window,
+		Duplicates:  d.window(),
 	})
 	if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
 		return d.conn.streamInfo(ctx, d.name) // another sidecar made it just now
@@ -227,6 +221,14 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	}
 	d.log.Info("created the dlq stream", slog.String("dlq_stream", d.name), slog.String("subjects", d.pattern))
 	return stream.CachedInfo(), nil
+}
+
+// window is the duplicate window of a DLQ stream made here.
+func (d *DeadLetters) window() time.Duration {
+	if d.cfg.MaxAge > 0 {
+		return min(DeadLetterWindow, d.cfg.MaxAge)
+	}
+	return DeadLetterWindow
 }
 
 // addSubjects makes an existing DLQ stream listen on the pattern too. Subjects that the pattern includes are taken out:

@@ -33,9 +33,7 @@ func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := r.main.conn.bounded(ctx, apiTimeout)
-	defer cancel()
-	stream, err := r.main.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	stream, err := r.main.conn.createStream(ctx, natsjs.StreamConfig{
 		Name:              RetryStream,
 		Description:       "messages that wait for a retry, moved here by sidecars",
 		Subjects:          []string{retrySubject + ">"},
