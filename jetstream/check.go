@@ -146,14 +146,14 @@ func (k *checker) filters(what string, subjects []string) {
 	}
 }
 
-// unmatched are the filters that no subject of the stream matches. A stream that takes messages from others may have any.
+// unmatched are the filters that no subject of the stream's messages matches, as far as these are known.
 func unmatched(filters []string, stream *natsjs.StreamInfo) []string {
-	c := stream.Config
-	if c.Mirror != nil || len(c.Sources) > 0 || len(c.Subjects) == 0 {
+	subjects := storedSubjects(stream.Config)
+	if len(subjects) == 0 {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(filters), func(f string) bool {
-		return slices.ContainsFunc(c.Subjects, func(s string) bool { return overlap(f, s) })
+		return slices.ContainsFunc(subjects, func(s string) bool { return overlap(f, s) })
 	})
 }
 
