@@ -65,3 +65,29 @@ func TestDenied(t *testing.T) {
 		})
 	}
 }
+
+// A user who may not ack is told from one who may, also where the subjects of acks have domain and account in them.
+func TestAcksDenied(t *testing.T) {
+	for name, flags := range map[string]map[string]bool{"as ever": nil, "with domain and account": {"js_ack_fc_v2": true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.opts.FeatureFlags = flags
+			b.conn = b.denied("$JS.ACK.>")
+			b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}}))
+			b.run(b.config())
+			b.publish(1)
+			m := b.next()
+			b.source.mu.Lock()
+			subject := b.source.ackSubject()
+			b.source.mu.Unlock()
+			if !strings.HasPrefix(m.reply, subject) || strings.Count(subject, ".") != 4+len(flags)*2 {
+				t.Errorf("acks to %s go to %s", m.reply, subject)
+			}
+			m.Ack()
+			b.eventually("it is told that acks are refused", func() bool {
+				st := b.source.Status()
+				return !st.Bound && st.Detail == "the user may not ack: no permission to publish to "+subject+">"
+			})
+		})
+	}
+}

@@ -308,6 +308,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 	s.tooBig = 0
 	s.sizes = max(m.size, s.sizes-s.sizes/sizesFade)
 	s.takePin(m)
+	s.noteReply(m.reply)
 	if err == nil {
 		m.touchedAt = now
 		s.admit(l, m, seq)
