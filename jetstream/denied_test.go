@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -90,4 +91,23 @@ func TestAcksDenied(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With acks that nothing confirms, the durable shows that they work again after they were refused.
+func TestAcksDeniedAndAllowedAgain(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.config()
+	cfg.AckAsync = true
+	b.run(cfg)
+	b.publish(1)
+	b.next().Ack()
+	b.conn.mu.Lock()
+	b.conn.denials[`Permissions Violation for Publish to "$JS.ACK.S.d.1.1.1.1.0"`] = time.Now()
+	b.conn.mu.Unlock()
+	b.eventually("it is told that acks are refused", func() bool { return strings.Contains(b.source.Status().Detail, "may not ack") })
+	b.eventually("it is told no more", func() bool {
+		b.publish(1)
+		b.next().Ack()
+		return b.source.Status().Bound
+	})
 }
