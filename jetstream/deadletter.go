@@ -135,6 +135,7 @@ type misfit struct{ error }
 func (m misfit) Unwrap() error { return m.error }
 
 func (d *DeadLetters) ensure(ctx context.Context) error {
+	began := time.Now()
 	if source, err := d.conn.streamInfo(ctx, d.source); err == nil {
 		if s := capturing(source.Config.Subjects, d.pattern); s != "" {
 			return misfit{fmt.Errorf("the subject %s of the source stream captures the dead letters on %s: change dlq.subject", s, d.pattern)}
@@ -166,6 +167,9 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 	d.mu.Lock()
 	d.maxMsg = max(int(info.Config.MaxMsgSize), 0)
 	d.level.looked(info)
+	if roomy(info) {
+		d.tries.roomSeen(began)
+	}
 	d.mu.Unlock()
 	d.warnDropping(info.Config)
 	return full(info)
