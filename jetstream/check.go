@@ -190,6 +190,8 @@ func (k *checker) deadLetters(ctx context.Context) {
 		k.add(Failed, what, err.Error(), "check that the user may publish to "+k.conn.prefix+"STREAM.INFO."+d.name)
 	case unkept(info.Config) != "":
 		k.add(Failed, what, unkept(info.Config), "make it anew with retention: limits and acks, or change dlq.stream")
+	case info.Config.Sealed:
+		k.add(Failed, what, "it is sealed: it takes no entries", "make it anew, or change dlq.stream")
 	case !listens(info.Config.Subjects, d.pattern) && k.dlq.Create:
 		k.add(OK, what, "the sidecar will add the subject "+d.pattern, "")
 	case !listens(info.Config.Subjects, d.pattern):
@@ -198,6 +200,8 @@ func (k *checker) deadLetters(ctx context.Context) {
 		k.add(Failed, what, full(info).Error(), "remove entries or raise its limits")
 	case dropping(info.Config, k.dlq) != "":
 		k.add(Warning, what, "it drops entries by its limits: "+dropping(info.Config, k.dlq), "take these limits off, or use discard: new")
+	case shortWindow(info.Config) != "":
+		k.add(Warning, what, shortWindow(info.Config), "raise its duplicate window: the sidecar makes such a stream with an hour")
 	default:
 		k.add(OK, what, fmt.Sprintf("%d entries", info.State.Msgs), "")
 	}

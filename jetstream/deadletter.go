@@ -49,6 +49,7 @@ type DeadLetters struct {
 	misfit bool   // what is published would not get to the DLQ stream or not stay there, or it was not looked up yet
 	maxMsg int    // the DLQ stream's limit, 0 if none
 	drops  string // the limits by which the DLQ stream drops entries; empty: none
+	short  string // why an entry may be there twice, by the stream's duplicate window; empty: it is long enough
 	level  level
 	causes map[string]int // entries stored by this process, by reason
 }
@@ -172,6 +173,7 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 	}
 	d.mu.Unlock()
 	d.warnDropping(info.Config)
+	d.warnShortWindow(info.Config)
 	return full(info)
 }
 
