@@ -22,6 +22,8 @@ const (
 	advisorySubject = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
 	// advisoryBytes bounds the advisory stream; the oldest make room.
 	advisoryBytes = 64 << 20
+	// advisoryMost is the size in bytes that an advisory has at most: names have up to 255 bytes each.
+	advisoryMost = 2 << 10
 	// advisoryPause is how long an advisory waits that cannot be handled now.
 	advisoryPause = 5 * time.Second
 )
@@ -50,9 +52,7 @@ func (s *Source) ensureAdvisories(ctx context.Context, source natsjs.StreamConfi
 }
 
 func (s *Source) createAdvisories(ctx context.Context, replicas int) error {
-	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
-	defer cancel()
-	_, err := s.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	_, err := s.conn.createStream(ctx, natsjs.StreamConfig{
 		Name:        AdvisoryStream,
 		Description: "messages that the server gave up on, for sidecars to dead-letter",
 		Subjects:    []string{advisorySubject + ">"},
@@ -87,6 +87,12 @@ func unfitAdvisories(c natsjs.StreamConfig, subject string, replicas int) string
 		return "it does not listen on " + subject
 	case c.Retention == natsjs.InterestPolicy:
 		return "by its retention (interest) it keeps only what a durable waits for"
+	case c.Sealed:
+		return "it is sealed"
+	case c.SubjectTransform != nil:
+		return "it has a subject transform: what it keeps would not be found"
+	case c.MaxMsgSize > 0 && c.MaxMsgSize < advisoryMost:
+		return fmt.Sprintf("it refuses messages of more than %d bytes (max_msg_size)", c.MaxMsgSize)
 	case c.MaxMsgsPerSubject > 0:
 		return fmt.Sprintf("it keeps %d messages of a subject (max_msgs_per_subject)", c.MaxMsgsPerSubject)
 	case c.Replicas < replicas:

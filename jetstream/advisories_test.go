@@ -25,6 +25,9 @@ func TestUnfitAdvisories(t *testing.T) {
 		"interest":        {natsjs.StreamConfig{Subjects: all, Replicas: 3, Retention: natsjs.InterestPolicy}, false},
 		"one of each":     {natsjs.StreamConfig{Subjects: all, Replicas: 3, MaxMsgsPerSubject: 1}, false},
 		"fewer replicas":  {natsjs.StreamConfig{Subjects: all, Replicas: 1}, false},
+		"sealed":          {natsjs.StreamConfig{Subjects: all, Replicas: 3, Sealed: true}, false},
+		"other subjects":  {natsjs.StreamConfig{Subjects: all, Replicas: 3, SubjectTransform: &natsjs.SubjectTransformConfig{}}, false},
+		"small messages":  {natsjs.StreamConfig{Subjects: all, Replicas: 3, MaxMsgSize: 100}, false},
 		"a bounded queue": {natsjs.StreamConfig{Subjects: all, Replicas: 3, Retention: natsjs.WorkQueuePolicy, MaxBytes: 1 << 20}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

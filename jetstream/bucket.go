@@ -175,7 +175,7 @@ func (b *Bucket) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream, err := b.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	stream, err := b.conn.createStream(ctx, natsjs.StreamConfig{
 		Name:              b.stream,
 		Description:       "messages that were answered, by the sidecars",
 		Subjects:          []string{"$KV." + b.cfg.Name + ".>"},

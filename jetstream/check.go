@@ -149,14 +149,14 @@ func (k *checker) filters(what string, subjects []string) {
 	}
 }
 
-// unmatched are the filters that no subject of the stream matches. A stream that takes messages from others may have any.
+// unmatched are the filters that no subject of the stream's messages matches, as far as these are known.
 func unmatched(filters []string, stream *natsjs.StreamInfo) []string {
-	c := stream.Config
-	if c.Mirror != nil || len(c.Sources) > 0 || len(c.Subjects) == 0 {
+	subjects := storedSubjects(stream.Config)
+	if len(subjects) == 0 {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(filters), func(f string) bool {
-		return slices.ContainsFunc(c.Subjects, func(s string) bool { return overlap(f, s) })
+		return slices.ContainsFunc(subjects, func(s string) bool { return overlap(f, s) })
 	})
 }
 
@@ -184,12 +184,17 @@ func (k *checker) deadLetters(ctx context.Context) {
 	switch {
 	case errors.Is(err, ErrStreamNotFound) && k.dlq.Create:
 		k.add(OK, what, "it does not exist yet; the sidecar will create it for "+d.pattern, "")
+		if limit := k.conn.windowLimit(ctx, d.name, d.window()); limit > 0 {
+			k.add(Warning, what, fmt.Sprintf("the server limits duplicate windows to %s, wanted %s", limit, d.window()), "it will have a window of the limit: raise the server's limits.duplicate_window, or an entry that is stored again later may be stored twice")
+		}
 	case errors.Is(err, ErrStreamNotFound):
 		k.add(Failed, what, "it does not exist", "create it for subject "+d.pattern+", or let the sidecar do so with dlq.create: true")
 	case err != nil:
 		k.add(Failed, what, err.Error(), "check that the user may publish to "+k.conn.prefix+"STREAM.INFO."+d.name)
 	case unkept(info.Config) != "":
 		k.add(Failed, what, unkept(info.Config), "make it anew with retention: limits and acks, or change dlq.stream")
+	case info.Config.Sealed:
+		k.add(Failed, what, "it is sealed: it takes no entries", "make it anew, or change dlq.stream")
 	case !listens(info.Config.Subjects, d.pattern) && k.dlq.Create:
 		k.add(OK, what, "the sidecar will add the subject "+d.pattern, "")
 	case !listens(info.Config.Subjects, d.pattern):
@@ -198,6 +203,8 @@ func (k *checker) deadLetters(ctx context.Context) {
 		k.add(Failed, what, full(info).Error(), "remove entries or raise its limits")
 	case dropping(info.Config, k.dlq) != "":
 		k.add(Warning, what, "it drops entries by its limits: "+dropping(info.Config, k.dlq), "take these limits off, or use discard: new")
+	case shortWindow(info.Config) != "":
+		k.add(Warning, what, shortWindow(info.Config), "raise its duplicate window: the sidecar makes such a stream with an hour")
 	default:
 		k.add(OK, what, fmt.Sprintf("%d entries", info.State.Msgs), "")
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -47,6 +48,33 @@ func dropping(c natsjs.StreamConfig, cfg DeadLetterConfig) string {
 		by = append(by, fmt.Sprintf("max_age: %s, which is not dlq.max_age", c.MaxAge))
 	}
 	return strings.Join(by, ", ")
+}
+
+// leastDeadLetterWindow is the duplicate window below which a DLQ stream is warned of: what the server gives a stream that asks for none.
+const leastDeadLetterWindow = 2 * time.Minute
+
+// shortWindow says that an entry which is stored again, as after a crash, may be stored twice in a DLQ stream, or nothing.
+func shortWindow(c natsjs.StreamConfig) string {
+	least := leastDeadLetterWindow
+	if c.MaxAge > 0 {
+		least = min(least, c.MaxAge) // it cannot be longer
+	}
+	if c.Duplicates >= least {
+		return ""
+	}
+	return fmt.Sprintf("its duplicate window is %s: an entry that is stored again later than that, after a crash or an answer that was lost, is there twice", c.Duplicates)
+}
+
+// warnShortWindow logs a duplicate window that is too short, once until it changes.
+func (d *DeadLetters) warnShortWindow(c natsjs.StreamConfig) {
+	short := shortWindow(c)
+	d.mu.Lock()
+	news := short != d.short
+	d.short = short
+	d.mu.Unlock()
+	if news && short != "" {
+		d.log.Warn("the dlq stream may store an entry twice", slog.String("dlq_stream", d.name), slog.String("reason", short))
+	}
 }
 
 // warnDropping logs the limits by which the DLQ stream drops entries, once until they change.

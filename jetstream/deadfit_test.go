@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -43,13 +44,18 @@ func TestCheckOfTheDLQStream(t *testing.T) {
 		"workqueue": {natsjs.StreamConfig{Retention: natsjs.WorkQueuePolicy}, Failed, "retention is workqueue"},
 		"no ack":    {natsjs.StreamConfig{NoAck: true}, Failed, "no_ack"},
 		"dropping":  {natsjs.StreamConfig{MaxMsgs: 5}, Warning, "max_msgs: 5"},
+		"sealed":    {natsjs.StreamConfig{Sealed: true}, Failed, "it is sealed"},
+		"a window":  {natsjs.StreamConfig{Duplicates: 100 * time.Millisecond}, Warning, "its duplicate window is 100ms"},
 		"fine":      {natsjs.StreamConfig{}, OK, "0 entries"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
 			c.stream.Name, c.stream.Subjects = "S_DLQ", []string{"dlq.S.*.>"}
-			if _, err := b.js.CreateStream(b.ctx, c.stream); err != nil {
-				t.Fatal(err)
+			sealed := c.stream.Sealed
+			c.stream.Sealed = false // a stream is sealed once it is there
+			b.must(b.js.CreateStream(b.ctx, c.stream))
+			if c.stream.Sealed = sealed; sealed {
+				b.must(b.js.UpdateStream(b.ctx, c.stream))
 			}
 			cfg := DeadLetterConfig{Enabled: true, Create: true, Stream: "{stream}_DLQ", Subject: "dlq.{stream}.{consumer}.{subject}"}
 			for _, f := range b.conn.Check(b.ctx, ConsumerConfig{Stream: "S", Durable: "d"}, cfg) {
@@ -62,5 +68,34 @@ func TestCheckOfTheDLQStream(t *testing.T) {
 			}
 			t.Error("nothing was found of the DLQ stream")
 		})
+	}
+}
+
+// A duplicate window is long enough if it is as long as the server's own, or as it can be.
+func TestShortWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		stream natsjs.StreamConfig
+		short  bool
+	}{
+		"as the server's": {natsjs.StreamConfig{Duplicates: 2 * time.Minute}, false},
+		"shorter":         {natsjs.StreamConfig{Duplicates: time.Minute}, true},
+		"none":            {natsjs.StreamConfig{}, true},
+		"as the age":      {natsjs.StreamConfig{Duplicates: time.Minute, MaxAge: time.Minute}, false},
+	} {
+		if got := shortWindow(c.stream); (got != "") != c.short {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// The log has a warning of a short window, once.
+func TestShortWindowIsLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	d := NewDeadLetters(nil, DeadLetterConfig{Stream: "D"}, "S", "d", slog.New(slog.NewTextHandler(&log, nil)))
+	for _, window := range []time.Duration{time.Second, time.Second, time.Hour} {
+		d.warnShortWindow(natsjs.StreamConfig{Duplicates: window})
+	}
+	if n := strings.Count(log.String(), "may store an entry twice"); n != 1 {
+		t.Errorf("%d warnings: %s", n, log.String())
 	}
 }

@@ -49,6 +49,7 @@ type DeadLetters struct {
 	misfit bool   // what is published would not get to the DLQ stream or not stay there, or it was not looked up yet
 	maxMsg int    // the DLQ stream's limit, 0 if none
 	drops  string // the limits by which the DLQ stream drops entries; empty: none
+	short  string // why an entry may be there twice, by the stream's duplicate window; empty: it is long enough
 	level  level
 	causes map[string]int // entries stored by this process, by reason
 }
@@ -135,6 +136,7 @@ type misfit struct{ error }
 func (m misfit) Unwrap() error { return m.error }
 
 func (d *DeadLetters) ensure(ctx context.Context) error {
+	began := time.Now()
 	if source, err := d.conn.streamInfo(ctx, d.source); err == nil {
 		if s := capturing(source.Config.Subjects, d.pattern); s != "" {
 			return misfit{fmt.Errorf("the subject %s of the source stream captures the dead letters on %s: change dlq.subject", s, d.pattern)}
@@ -166,8 +168,12 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 	d.mu.Lock()
 	d.maxMsg = max(int(info.Config.MaxMsgSize), 0)
 	d.level.looked(info)
+	if roomy(info) {
+		d.tries.roomSeen(began)
+	}
 	d.mu.Unlock()
 	d.warnDropping(info.Config)
+	d.warnShortWindow(info.Config)
 	return full(info)
 }
 
@@ -196,18 +202,12 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	if maxBytes == 0 {
 		maxBytes = -1
 	}
-	window := DeadLetterWindow
-	if d.cfg.MaxAge > 0 {
-		window = min(window, d.cfg.MaxAge)
-	}
 	d.conn.making.Lock()
 	defer d.conn.making.Unlock()
 	if info, err := d.conn.streamInfo(ctx, d.name); !errors.Is(err, ErrStreamNotFound) {
 		return info, err // another consumer of this process made it just now
 	}
-	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
-	defer cancel()
-	stream, err := d.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	stream, err := d.conn.createStream(ctx, natsjs.StreamConfig{
 		Name:        d.name,
 		Description: "dead letters of " + d.source,
 		Subjects:    []string{d.pattern},
@@ -217,7 +217,7 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 		MaxBytes:    maxBytes,
 		Replicas:    max(replicas, 1),
 		AllowDirect: true,
-		Duplicates:  window,
+		Duplicates:  d.window(),
 	})
 	if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
 		return d.conn.streamInfo(ctx, d.name) // another sidecar made it just now
@@ -227,6 +227,14 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	}
 	d.log.Info("created the dlq stream", slog.String("dlq_stream", d.name), slog.String("subjects", d.pattern))
 	return stream.CachedInfo(), nil
+}
+
+// window is the duplicate window of a DLQ stream made here.
+func (d *DeadLetters) window() time.Duration {
+	if d.cfg.MaxAge > 0 {
+		return min(DeadLetterWindow, d.cfg.MaxAge)
+	}
+	return DeadLetterWindow
 }
 
 // addSubjects makes an existing DLQ stream listen on the pattern too. Subjects that the pattern includes are taken out:

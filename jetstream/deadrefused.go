@@ -27,6 +27,8 @@ const (
 	errHeaderTooLong   natsjs.ErrorCode = 10097
 	errStoreFailed     natsjs.ErrorCode = 10077
 	fullSubject                         = "maximum messages per subject exceeded"
+	fullOfMessages                      = "maximum messages exceeded"
+	fullOfBytes                         = "maximum bytes exceeded"
 	tooLargeForStorage                  = "message too large"
 )
 
@@ -66,6 +68,7 @@ type try struct {
 // outcomes are what the tries to store entries say of the DLQ.
 type outcomes struct {
 	refuse string               // why the last entry was not stored that counts for all; empty when one was since
+	full   bool                 // it was, since the stream was full
 	since  time.Time            // when that was
 	own    string               // why an entry was refused that does not count for others
 	ownSeq uint64               // its message
@@ -85,8 +88,29 @@ func (o *outcomes) note(t try, err error) {
 	case RefusedAlone(err) && !o.mayBeOfAll(t, err):
 		o.own, o.ownSeq, o.ownAt = fmt.Sprintf("message %d is held back: %s", t.sequence, detailOf(err)), t.sequence, t.over
 	case !o.stored.After(t.began): // else it is over
-		o.refuse, o.since = detailOf(err), t.over
+		o.refuse, o.full, o.since = detailOf(err), isFull(err), t.over
 	}
+}
+
+// isFull reports whether the answer to a publish is that the stream has reached a limit of its own.
+func isFull(err error) bool {
+	var api *natsjs.APIError
+	return errors.As(err, &api) && api.ErrorCode == errStoreFailed &&
+		(strings.Contains(api.Description, fullOfMessages) || strings.Contains(api.Description, fullOfBytes))
+}
+
+// roomSeen is told of a look at the stream that began at a time and found room in it: it is not full any more. What was refused is not tried
+// again if its message is gone.
+func (o *outcomes) roomSeen(began time.Time) {
+	if o.full && began.After(o.since) {
+		o.refuse, o.full = "", false
+	}
+}
+
+// roomy reports whether a stream has room, for a large entry too.
+func roomy(info *natsjs.StreamInfo) bool {
+	c, st := info.Config, info.State
+	return full(info) == nil && (c.MaxBytes <= 0 || st.Bytes <= uint64(c.MaxBytes)/2)
 }
 
 // mayBeOfAll reports whether a refusal may be one of every subject: the user may not publish to this one, and nothing was stored since that

@@ -232,3 +232,53 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// A DLQ stream that was full takes entries again, as soon as it is seen that it has room, also if what was refused is not tried again.
+func TestRoomInADLQStreamThatWasFull(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S_DLQ", Subjects: []string{"dlq.S.*.>"}, MaxMsgs: 1, Discard: natsjs.DiscardNew}))
+	d := NewDeadLetters(b.conn, DeadLetterConfig{Stream: "S_DLQ", Subject: "dlq.{stream}.{consumer}.{subject}"}, "S", "d", quiet())
+	b.must(nil, d.Ensure(b.ctx))
+	b.must(d.Put(b.ctx, DeadLetter{Message: &Message{Subject: "s.a", Sequence: 1}}))
+	if _, err := d.Put(b.ctx, DeadLetter{Message: &Message{Subject: "s.a", Sequence: 2}}); !isFull(err) {
+		t.Fatalf("the stream is not full: %v", err)
+	}
+	if err := d.Ensure(b.ctx); err == nil {
+		t.Fatal("a look does not see that it is full")
+	}
+	stream, err := b.js.Stream(b.ctx, "S_DLQ")
+	b.must(nil, err)
+	b.must(nil, stream.Purge(b.ctx))
+	b.must(nil, d.Ensure(b.ctx))
+	if ok, detail, _ := d.State(); !ok || detail != "" {
+		t.Errorf("it is still taken for full: %s", detail)
+	}
+}
+
+// Room that a look found does not undo a refusal for another reason, nor one that came after the look.
+func TestRoomSeen(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	full := &natsjs.APIError{ErrorCode: errStoreFailed, Description: fullOfBytes}
+	for name, c := range map[string]struct {
+		err   error
+		began time.Time
+		ok    bool
+	}{
+		"after":          {full, now.Add(time.Second), true},
+		"before":         {full, now.Add(-time.Second), false},
+		"another reason": {errors.New("not confirmed"), now.Add(time.Second), false},
+	} {
+		o := outcomes{denied: map[string]time.Time{}}
+		o.note(try{1, "a", now, now}, c.err)
+		o.roomSeen(c.began)
+		if ok, _ := o.state(now.Add(2 * time.Second)); ok != c.ok {
+			t.Errorf("a look %s: %v", name, ok)
+		}
+	}
+	for bytes, want := range map[uint64]bool{0: true, 50: true, 51: false, 100: false} {
+		info := &natsjs.StreamInfo{Config: natsjs.StreamConfig{MaxBytes: 100, Discard: natsjs.DiscardNew}, State: natsjs.StreamState{Bytes: bytes}}
+		if roomy(info) != want {
+			t.Errorf("of 100 bytes %d are taken: room %v", bytes, !want)
+		}
+	}
+}

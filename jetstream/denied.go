@@ -41,8 +41,25 @@ func (c *Conn) deniedUnder(prefix string) (at time.Time, yes bool) {
 	return at, yes
 }
 
-// ackSubject is what the subjects begin with that verdicts go to.
-func (s *Source) ackSubject() string { return "$JS.ACK." + s.cfg.Stream + "." + s.cfg.Durable + "." }
+// ackSubject is what the subjects begin with that verdicts go to: as those of the last message did, which have domain and account in them on some
+// servers.
+func (s *Source) ackSubject() string {
+	if s.acks != "" {
+		return s.acks
+	}
+	return "$JS.ACK." + s.cfg.Stream + "." + s.cfg.Durable + "."
+}
+
+// noteReply is told where the verdict over a message goes to.
+func (s *Source) noteReply(reply string) {
+	if s.acks != "" && strings.HasPrefix(reply, s.acks) {
+		return
+	}
+	names := "." + s.cfg.Stream + "." + s.cfg.Durable + "."
+	if i := strings.Index(reply, names); i >= 0 {
+		s.acks = reply[:i+len(names)]
+	}
+}
 
 // acksDenied reports whether the server refused verdicts for lack of permission, and confirmed none since.
 func (s *Source) acksDenied() bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -64,4 +65,49 @@ func TestDenied(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A user who may not ack is told from one who may, also where the subjects of acks have domain and account in them.
+func TestAcksDenied(t *testing.T) {
+	for name, flags := range map[string]map[string]bool{"as ever": nil, "with domain and account": {"js_ack_fc_v2": true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			b.opts.FeatureFlags = flags
+			b.conn = b.denied("$JS.ACK.>")
+			b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}}))
+			b.run(b.config())
+			b.publish(1)
+			m := b.next()
+			b.source.mu.Lock()
+			subject := b.source.ackSubject()
+			b.source.mu.Unlock()
+			if !strings.HasPrefix(m.reply, subject) || strings.Count(subject, ".") != 4+len(flags)*2 {
+				t.Errorf("acks to %s go to %s", m.reply, subject)
+			}
+			m.Ack()
+			b.eventually("it is told that acks are refused", func() bool {
+				st := b.source.Status()
+				return !st.Bound && st.Detail == "the user may not ack: no permission to publish to "+subject+">"
+			})
+		})
+	}
+}
+
+// With acks that nothing confirms, the durable shows that they work again after they were refused.
+func TestAcksDeniedAndAllowedAgain(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.config()
+	cfg.AckAsync = true
+	b.run(cfg)
+	b.publish(1)
+	b.next().Ack()
+	b.conn.mu.Lock()
+	b.conn.denials[`Permissions Violation for Publish to "$JS.ACK.S.d.1.1.1.1.0"`] = time.Now()
+	b.conn.mu.Unlock()
+	b.eventually("it is told that acks are refused", func() bool { return strings.Contains(b.source.Status().Detail, "may not ack") })
+	b.eventually("it is told no more", func() bool {
+		b.publish(1)
+		b.next().Ack()
+		return b.source.Status().Bound
+	})
 }

@@ -23,6 +23,8 @@ const (
 	heartbeat = time.Second
 	// pullPause is the pause after a pull request that nobody answered.
 	pullPause = 250 * time.Millisecond
+	// leastPull is the time between a pull request that brought nothing and the next: a durable may end them at once (max_expires).
+	leastPull = 50 * time.Millisecond
 	// silence is how long a waiting pull request may be silent before it is looked into.
 	silence = 2 * heartbeat
 	// secondLook is how long a pull request in doubt is given to be heard of, while others wait at the durable too.
@@ -50,6 +52,7 @@ type lane struct {
 
 	// Guarded by Source.mu.
 	number    uint64    // of the request
+	batch     int       // messages it was to bring
 	open      int       // messages it may still bring: see setOpen
 	bytes     int64     // bytes it may still bring; 0 without a limit: see setBytes
 	floor     uint64    // consumer sequence that whatever it brings is above
@@ -257,6 +260,7 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 		return // not connected: asked again after the reconnect
 	}
 	l.number++
+	l.batch = batch
 	s.setOpen(l, batch)
 	s.setBytes(l, budget)
 	l.floor = s.highest
@@ -310,6 +314,7 @@ func (s *Source) receive(l *lane, msg *nats.Msg) {
 	s.tooBig = 0
 	s.sizes = max(m.size, s.sizes-s.sizes/sizesFade)
 	s.takePin(m)
+	s.noteReply(m.reply)
 	m.touchedAt = now
 	s.admit(l, m, seq)
 	s.refill()
@@ -435,6 +440,9 @@ func (s *Source) control(l *lane, msg *nats.Msg) {
 		s.askAnew(l.lastHeard, false)
 	case status == "409" && strings.Contains(text, "Exceeds MaxBytes"):
 		s.tooBig = max(s.tooBig, l.budget())
+	case status == "408" && l.open == l.batch && l.lastHeard.Before(l.sentAt.Add(leastPull)):
+		s.notBefore = later(s.notBefore, l.sentAt.Add(leastPull))
+		time.AfterFunc(leastPull, s.wake)
 	case status == wrongPin:
 		s.losePin()
 		s.notBefore = l.lastHeard.Add(pullPause)

@@ -171,6 +171,9 @@ func (s *Source) vouchedFor(now time.Time) bool { return s.proved() && now.Sub(s
 
 // saw is told what the server says of the durable, which is the one bound to.
 func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
+	if s.cfg.AckAsync && acked(s.bound.info, info) {
+		s.confirmedAt = later(s.confirmedAt, s.evidence) // by an ack since the look before
+	}
 	s.suspect, s.evidence = s.doubtedAt.After(l.asked), l.asked
 	if leader(info) != leader(s.bound.info) {
 		s.leaderChanged(time.Now())
@@ -198,6 +201,11 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	s.gather(info, l.asked, l.arrived)
 	s.leaveRoom(info, time.Now())
 	s.warnParked(l, info, time.Now())
+}
+
+// acked reports whether messages were acked between two answers about a durable, as far as they tell.
+func acked(before, after *natsjs.ConsumerInfo) bool {
+	return after.AckFloor.Stream > before.AckFloor.Stream || after.NumAckPending < before.NumAckPending
 }
 
 // leader is the server that leads the durable, empty if it is not replicated.

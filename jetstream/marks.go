@@ -179,12 +179,13 @@ func (c *Conn) makeStateBucket(ctx context.Context, source string) (natsjs.KeyVa
 	}
 	within, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	kv, err := c.js.CreateKeyValue(within, natsjs.KeyValueConfig{
-		Bucket: StateBucket, Description: "marks of messages that sidecars try past their limit, and of dead letters in replay",
-		TTL: marksTTL, Replicas: max(info.Config.Replicas, 1),
+	_, err = c.createStream(within, natsjs.StreamConfig{
+		Name: "KV_" + StateBucket, Description: "marks of messages that sidecars try past their limit, and of dead letters in replay",
+		Subjects: []string{"$KV." + StateBucket + ".>"}, Storage: natsjs.FileStorage, Discard: natsjs.DiscardNew, MaxMsgsPerSubject: 1,
+		MaxAge: marksTTL, Duplicates: 2 * time.Minute, Replicas: max(info.Config.Replicas, 1), AllowRollup: true, DenyDelete: true, AllowDirect: true,
 	})
-	if errors.Is(err, natsjs.ErrBucketExists) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return c.findStateBucket(ctx) // another sidecar made it just now, and a cluster may tell only one of two
+	if err != nil && !errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) && (!errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
+		return nil, err
 	}
-	return kv, err
+	return c.findStateBucket(ctx) // also if another sidecar made it just now: a cluster may tell only one of two
 }

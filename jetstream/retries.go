@@ -79,6 +79,7 @@ type retries struct {
 	trouble   time.Duration // how long the last failure made it wait; 0 after a success
 	full      bool          // the stream has reached MaxBytes
 	unfit     string        // why nothing may wait in the stream as it is; empty: it may
+	noTTL     bool          // what is stored there cannot have a TTL
 	kept      kept          // how the stream keeps its messages; no replicas: not known
 	keptAt    time.Time     // when that was looked up
 	notRaised string        // why the retry stream cannot get as many replicas

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -21,10 +22,22 @@ func keptBy(c natsjs.StreamConfig) kept { return kept{max(c.Replicas, 1), c.Stor
 const keptEvery = 30 * time.Second
 
 // unfitRetries says why the messages of a stream must not wait in a retry stream, or nothing: it would drop what waits, or could
-// lose it where the stream would not.
+// lose it where the stream would not, or would not take its end.
 func unfitRetries(c natsjs.StreamConfig, source kept) string {
 	have := keptBy(c)
 	switch {
+	case !c.AllowMsgSchedules:
+		return "it does not allow message schedules (allow_msg_schedules)"
+	case !c.AllowMsgTTL:
+		return "it does not allow a TTL of a message (allow_msg_ttl), so it would not take the end of one"
+	case c.Sealed:
+		return "it is sealed"
+	case c.NoAck:
+		return "it has no_ack: it does not confirm what it stores"
+	case c.SubjectTransform != nil:
+		return "it has a subject transform: what waits would not be found"
+	case !listensOnRetries(c.Subjects):
+		return "it does not listen on " + RetrySubjects
 	case c.MaxBytes > 0 || c.MaxMsgs > 0 || c.MaxMsgsPerSubject > 0 || c.MaxAge > 0 || c.Retention == natsjs.InterestPolicy:
 		return "it has limits or a retention by which it drops messages that wait"
 	case have.replicas < source.replicas:
@@ -33,6 +46,11 @@ func unfitRetries(c natsjs.StreamConfig, source kept) string {
 		return "it is kept in memory and the stream in files"
 	}
 	return ""
+}
+
+// listensOnRetries reports whether some subjects are all that messages of the retry stream have.
+func listensOnRetries(subjects []string) bool {
+	return !slices.ContainsFunc([]string{"at", "due", "done"}, func(state string) bool { return !listens(subjects, retrySubject+state+".*.>") })
 }
 
 // judge looks whether messages may wait in the retry stream, which may have been made for another stream, by somebody else, or
@@ -51,7 +69,7 @@ func (r *retries) judge(ctx context.Context, c natsjs.StreamConfig) {
 		why += ", which could not be changed: " + r.notRaised
 	}
 	news := why != r.unfit && source.replicas > 0
-	r.unfit = why
+	r.unfit, r.noTTL = why, !c.AllowMsgTTL
 	r.mu.Unlock()
 	switch {
 	case !news || !r.used:

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,11 +29,68 @@ func TestUnfitRetries(t *testing.T) {
 		"interest":                 {natsjs.StreamConfig{Replicas: 1, Retention: natsjs.InterestPolicy}, one, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c.have.AllowMsgSchedules, c.have.AllowMsgTTL, c.have.Subjects = true, true, []string{RetrySubjects}
 			if why := unfitRetries(c.have, c.source); (why == "") != c.fit {
 				t.Errorf("unfit: %q", why)
 			}
 		})
 	}
+}
+
+// What a retry stream that was made by hand may lack.
+func TestUnfitHandMadeRetries(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*natsjs.StreamConfig)
+		fit    bool
+	}{
+		"nothing": {func(*natsjs.StreamConfig) {}, true},
+		"each subject": {func(c *natsjs.StreamConfig) {
+			c.Subjects = []string{"sidecar.*.at.>", "sidecar.retry.due.>", "sidecar.retry.done.>"}
+		}, true},
+		"schedules":        {func(c *natsjs.StreamConfig) { c.AllowMsgSchedules = false }, false},
+		"TTLs":             {func(c *natsjs.StreamConfig) { c.AllowMsgTTL = false }, false},
+		"confirmations":    {func(c *natsjs.StreamConfig) { c.NoAck = true }, false},
+		"writing":          {func(c *natsjs.StreamConfig) { c.Sealed = true }, false},
+		"its own subjects": {func(c *natsjs.StreamConfig) { c.SubjectTransform = &natsjs.SubjectTransformConfig{} }, false},
+		"a subject":        {func(c *natsjs.StreamConfig) { c.Subjects = []string{"sidecar.retry.at.>", "sidecar.retry.due.>"} }, false},
+	} {
+		have := natsjs.StreamConfig{Subjects: []string{RetrySubjects}, AllowMsgSchedules: true, AllowMsgTTL: true}
+		c.change(&have)
+		if why := unfitRetries(have, kept{1, natsjs.FileStorage}); (why == "") != c.fit {
+			t.Errorf("it lacks %s: unfit: %q", name, why)
+		}
+	}
+}
+
+// Nothing is moved to a retry stream that takes no TTL, and what waits there all the same comes to its end.
+func TestRetryStreamWithoutTTL(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{
+		Name: RetryStream, Subjects: []string{RetrySubjects}, Retention: natsjs.WorkQueuePolicy, AllowMsgSchedules: true,
+	}))
+	b.runCrowded()
+	b.eventually("it is noticed", b.source.retries.isUnfit)
+	b.next().Retry(time.Hour)
+	b.eventually("the message waits at the durable", func() bool { return b.source.Flush(b.ctx) == 0 && b.info().NumAckPending == crowd+1 })
+	if n := len(b.stored("at")); n != 0 {
+		t.Errorf("%d were moved", n)
+	}
+	if !slices.ContainsFunc(b.conn.Check(b.ctx, b.retryConfig(), DeadLetterConfig{}), func(f Finding) bool {
+		return f.Level == Warning && f.What == "stream "+RetryStream && strings.Contains(f.Detail, "allow_msg_ttl")
+	}) {
+		t.Error("a check does not warn of it")
+	}
+
+	b.publish(1)
+	m := b.next()
+	b.must(nil, b.source.retries.publish(b.ctx, b.source.retries.waiting(m, time.Now())))
+	m.Ack()
+	moved := b.next()
+	if moved.Sequence != m.Sequence {
+		t.Fatalf("message %d comes, not %d from the retry stream", moved.Sequence, m.Sequence)
+	}
+	moved.Ack()
+	b.eventually("its end is stored", func() bool { return len(b.stored("done")) == 1 && len(b.stored("due")) == 0 })
 }
 
 // poorRetryStream is a retry stream as the sidecar makes it for a stream of one replica.

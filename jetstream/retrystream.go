@@ -33,9 +33,7 @@ func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := r.main.conn.bounded(ctx, apiTimeout)
-	defer cancel()
-	stream, err := r.main.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	stream, err := r.main.conn.createStream(ctx, natsjs.StreamConfig{
 		Name:              RetryStream,
 		Description:       "messages that wait for a retry, moved here by sidecars",
 		Subjects:          []string{retrySubject + ">"},
@@ -176,9 +174,16 @@ func (r *retries) waiting(m *Message, due time.Time) *nats.Msg {
 	return msg
 }
 
-// over is what is stored when a message that was moved is done.
+// over is what is stored when a message that was moved is done. In a stream that takes no TTL, where messages that an older version moved
+// may wait, it stays.
 func (r *retries) over(m *Message) *nats.Msg {
-	return &nats.Msg{Subject: r.subject("done", r.key(m)), Header: nats.Header{"Nats-TTL": []string{r.doneFor().String()}}}
+	msg := &nats.Msg{Subject: r.subject("done", r.key(m))}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.noTTL {
+		msg.Header = nats.Header{"Nats-TTL": []string{r.doneFor().String()}}
+	}
+	return msg
 }
 
 // doneFor is how long it is kept that a message that was moved is done: longer than its source waits to deliver it again.

@@ -76,6 +76,7 @@ type Source struct {
 	tooBig       int64           // a message did not fit this many free bytes
 	counting     time.Time       // when the count of the durable last told that: see continues
 	rounds       rounds          // of keeping leases alive
+	acks         string          // what the subjects begin with that verdicts go to, once a message came
 	confirmedAt  time.Time       // when the server last confirmed something
 	keepAll      bool            // all leases are kept alive now: what was sent for them may be lost
 	evidence     time.Time       // when the durable was last known to be the one bound to: when it was asked

@@ -654,3 +654,25 @@ func TestEditedDurableKeepsItsLeases(t *testing.T) {
 		})
 	}
 }
+
+// A durable that ends each pull request at once is not asked without a pause while it has nothing.
+func TestPullsThatBringNothingAreApart(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	c := b.config()
+	want := c.wanted()
+	want.MaxRequestExpires = time.Millisecond
+	b.must(b.js.CreateConsumer(b.ctx, "S", want))
+	pulls := b.countCalls("$JS.API.CONSUMER.MSG.NEXT.S.d")
+	began := time.Now()
+	b.run(c)
+	const many = 20
+	b.eventually("it is asked again and again", func() bool { return pulls() >= many })
+	if took := time.Since(began); took < (many-maxLanes)*leastPull*9/10 {
+		t.Errorf("%d pull requests in %s", pulls(), took)
+	}
+	b.publish(20)
+	for range 20 {
+		b.next().Ack()
+	}
+	b.eventually("everything is acked", b.settled)
+}

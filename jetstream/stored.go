@@ -29,7 +29,8 @@ type StreamState struct {
 	Created     time.Time
 	First, Last uint64    // sequences
 	FirstTime   time.Time // when the first message was stored
-	Subjects    []string
+	// Subjects are those that its messages can have; none where that cannot be said.
+	Subjects []string
 	// Consumes says that the stream drops what was consumed: a work queue, or an interest stream.
 	Consumes bool
 	Sealed   bool
@@ -45,10 +46,19 @@ func (c *Conn) StreamState(ctx context.Context, name string) (StreamState, error
 	}
 	return StreamState{
 		Created: info.Created, First: info.State.FirstSeq, Last: info.State.LastSeq,
-		FirstTime: info.State.FirstTime, Subjects: info.Config.Subjects,
+		FirstTime: info.State.FirstTime, Subjects: storedSubjects(info.Config),
 		Consumes: info.Config.Retention != natsjs.LimitsPolicy, Sealed: info.Config.Sealed,
 		Keeps: info.Config.DenyDelete || info.Config.Sealed,
 	}, nil
+}
+
+// storedSubjects are the subjects that messages of a stream can have; none where that cannot be said: it takes messages from other streams, or
+// gives them other subjects than they were published on.
+func storedSubjects(c natsjs.StreamConfig) []string {
+	if c.Mirror != nil || len(c.Sources) > 0 || c.SubjectTransform != nil {
+		return nil
+	}
+	return c.Subjects
 }
 
 // Stored reads a message by its sequence; nil if the stream has none there. It is read from the stream's leader and not by

@@ -132,3 +132,20 @@ func TestScanOfWhatGoes(t *testing.T) {
 		t.Error("nothing was read")
 	}
 }
+
+// A filter is taken for one that nothing matches only where it is known what subjects the messages of the stream have.
+func TestUnmatched(t *testing.T) {
+	for name, c := range map[string]struct {
+		stream natsjs.StreamConfig
+		want   int
+	}{
+		"its own":     {natsjs.StreamConfig{Subjects: []string{"s.>"}}, 1},
+		"transformed": {natsjs.StreamConfig{Subjects: []string{"s.>"}, SubjectTransform: &natsjs.SubjectTransformConfig{Source: "s.>", Destination: "t.>"}}, 0},
+		"of others":   {natsjs.StreamConfig{Subjects: []string{"s.>"}, Sources: []*natsjs.StreamSource{{Name: "O"}}}, 0},
+		"mirrored":    {natsjs.StreamConfig{Mirror: &natsjs.StreamSource{Name: "O"}}, 0},
+	} {
+		if got := unmatched([]string{"t.x"}, &natsjs.StreamInfo{Config: c.stream}); len(got) != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

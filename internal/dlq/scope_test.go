@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
 )
@@ -159,6 +160,30 @@ func TestScopeWithAnotherTemplate(t *testing.T) {
 	} {
 		if got := b.selected(s, c.filter); !slices.Equal(got, c.want) {
 			t.Errorf("%+v selects %v, want %v", c.filter, got, c.want)
+		}
+	}
+}
+
+// Entries are found by consumer and subject in a DLQ stream that stores them under other subjects.
+func TestFilterOfATransformedStream(t *testing.T) {
+	b := newBench(t, 0)
+	_, err := b.js.UpdateStream(t.Context(), natsjs.StreamConfig{
+		Name: "O_DLQ", Subjects: []string{"dlq.O.*.>"}, Duplicates: time.Minute, SubjectTransform: &natsjs.SubjectTransformConfig{Source: "dlq.>", Destination: "dead.>"},
+	})
+	b.must(err)
+	s := b.service(nil)
+	_, err = b.js.PublishMsg(t.Context(), &nats.Msg{Subject: "dlq.O.w.o.a", Header: nats.Header{
+		"Dlq-Stream": {"O"}, "Dlq-Consumer": {"w"}, "Dlq-Subject": {"o.a"}, "Dlq-Sequence": {"1"}, "Dlq-Reason": {"rejected"},
+	}})
+	b.must(err)
+	for _, f := range []Filter{{Consumer: "w"}, {Subject: "o.a"}, {Consumer: "w", Subject: "o.>"}} {
+		found := 0
+		for _, err := range s.List(t.Context(), f) {
+			b.must(err)
+			found++
+		}
+		if found != 1 {
+			t.Errorf("%+v finds %d entries", f, found)
 		}
 	}
 }

@@ -17,6 +17,8 @@ const (
 	// sweepEvery is how often the sweep looks until it is over; while it cannot tell, the pause doubles up to sweepRarely.
 	sweepEvery  = 5 * time.Second
 	sweepRarely = time.Minute
+	// mostKeeps is how often it is tried to keep that the sweep is over: if it cannot be, the next start sweeps again.
+	mostKeeps = 5
 )
 
 // rescue dead-letters what the server gave up on, as long as the durable has a limit of its own: by the server's advisories,
@@ -93,6 +95,9 @@ func (p *Pipeline) givenUp(m *jetstream.Message, g jetstream.GivenUp) *deadLette
 	m.Delivered = g.Deliveries
 	a := attempt{message: m, number: g.Deliveries, scope: p.scopeOf(m), decision: policy.Decision{Verdict: policy.DLQ, Reason: policy.ReasonMaxDeliverServer}}
 	a.result.Error = fmt.Sprintf("the server gave up after %d deliveries", g.Deliveries)
+	if g.Deliveries == 0 {
+		a.result.Error = "it was left in the stream with no delivery under way: the server gave up on it, or the durable passed it over"
+	}
 	dl := p.deadLetter(&a)
 	dl.letter.FailedAt = g.Time
 	return dl
@@ -121,14 +126,17 @@ func (p *Pipeline) buryGivenUp(ctx context.Context, dl *deadLetter) (done bool, 
 
 // sweep looks for what the server gave up on before the advisories were kept, until there is no more of it.
 func (p *Pipeline) sweep(ctx context.Context) {
-	sweep := p.Source.Sweep()
+	sweep, keeps := p.Source.Sweep(), 0
 	for every := sweepEvery; ctx.Err() == nil; every = min(2*every, sweepRarely) {
 		sequences, over, err := sweep.Look(ctx)
 		if len(sequences) > 0 {
 			every = sweepEvery
 		}
 		for _, n := range sequences {
-			g := jetstream.GivenUp{Sequence: n, Deliveries: uint64(p.Source.Limit()), Time: time.Now()}
+			g := jetstream.GivenUp{Sequence: n, Time: time.Now()}
+			if sweep.Known() {
+				g.Deliveries = uint64(p.Source.Limit())
+			}
 			done, rescueErr := p.rescueOne(ctx, g)
 			if done {
 				sweep.Done(n)
@@ -137,7 +145,10 @@ func (p *Pipeline) sweep(ctx context.Context) {
 			}
 		}
 		if over {
-			return
+			if err = sweep.Keep(ctx); err == nil || keeps == mostKeeps {
+				return
+			}
+			keeps++
 		}
 		if err != nil {
 			p.Log.Debug("a sweep for messages that the server gave up on", slog.String("error", err.Error()))
