@@ -52,7 +52,7 @@ func (s *Source) ensureAdvisories(ctx context.Context, source natsjs.StreamConfi
 func (s *Source) createAdvisories(ctx context.Context, replicas int) error {
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	_, err := s.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	_, err := s.conn.js().CreateStream(ctx, natsjs.StreamConfig{
 		Name:        AdvisoryStream,
 		Description: "messages that the server gave up on, for sidecars to dead-letter",
 		Subjects:    []string{advisorySubject + ">"},
@@ -74,7 +74,7 @@ func (s *Source) createAdvisories(ctx context.Context, replicas int) error {
 func (s *Source) updateAdvisories(ctx context.Context, c natsjs.StreamConfig) error {
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	if _, err := s.conn.js.UpdateStream(ctx, c); err != nil {
+	if _, err := s.conn.js().UpdateStream(ctx, c); err != nil {
 		return fmt.Errorf("changing stream %s to %d replicas: %w", AdvisoryStream, c.Replicas, err)
 	}
 	return nil

@@ -124,7 +124,7 @@ func (b *Bucket) request(ctx context.Context, subject string) (*nats.Msg, error)
 		if err := b.open(ctx); err != nil {
 			return nil, err
 		}
-		msg, err := b.conn.nc.RequestWithContext(ctx, subject, nil)
+		msg, err := b.conn.nc().RequestWithContext(ctx, subject, nil)
 		if !errors.Is(err, nats.ErrNoResponders) {
 			return msg, err
 		}
@@ -175,7 +175,7 @@ func (b *Bucket) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream, err := b.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	stream, err := b.conn.js().CreateStream(ctx, natsjs.StreamConfig{
 		Name:              b.stream,
 		Description:       "messages that were answered, by the sidecars",
 		Subjects:          []string{"$KV." + b.cfg.Name + ".>"},

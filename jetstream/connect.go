@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,10 +33,9 @@ const (
 	quietFor = 30 * time.Second
 )
 
-// Conn is one connection to NATS, shared by all consumers of a process. It reconnects for ever.
+// Conn is one connection to NATS, shared by all consumers of a process. It reconnects for ever, whatever the server says.
 type Conn struct {
-	nc       *nats.Conn
-	js       natsjs.JetStream
+	client   atomic.Pointer[client]
 	prefix   string // of the JetStream API, with the final dot
 	imported bool   // the API may be another account's
 	log      *slog.Logger
@@ -57,6 +57,17 @@ type Conn struct {
 	dialer        dialer
 	outages       spells
 	resubscribing resubscribing
+	subs          subscriptions
+	limits        limits
+
+	// How a client is made, and how many were closed lately by the library. Held while one is made: its callbacks wait for that.
+	dialing  sync.Mutex
+	connect  func() (*nats.Conn, natsjs.JetStream, error)
+	closings int
+	closedAt time.Time
+
+	stopping context.Context // ends with Close
+	stop     context.CancelFunc
 }
 
 // Dial makes a connection. It returns at once, also when no server can be reached: connecting goes on in the
@@ -67,12 +78,7 @@ func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
-		return nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
-	}
-	c.js, err = c.newJetStream(cfg)
-	if err != nil {
-		c.nc.Close()
+	if err := c.start(cfg, opts); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -84,18 +90,20 @@ func newConn(cfg Config, log *slog.Logger) *Conn {
 		watchers: map[int]func(bool){}, quiet: map[string]time.Time{}, denials: map[string]time.Time{}, awaiting: map[string][]*context.CancelCauseFunc{}, closed: make(chan struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	c.stopping, c.stop = context.WithCancel(context.Background())
+	c.subs.all, c.limits.sent = map[*subscription]struct{}{}, map[*sending]struct{}{}
 	return c
 }
 
-func (c *Conn) newJetStream(cfg Config) (natsjs.JetStream, error) {
+func newJetStream(nc *nats.Conn, cfg Config) (natsjs.JetStream, error) {
 	opt := natsjs.WithDefaultTimeout(apiTimeout)
 	switch {
 	case cfg.APIPrefix != "":
-		return natsjs.NewWithAPIPrefix(c.nc, strings.TrimSuffix(cfg.APIPrefix, "."), opt)
+		return natsjs.NewWithAPIPrefix(nc, strings.TrimSuffix(cfg.APIPrefix, "."), opt)
 	case cfg.Domain != "":
-		return natsjs.NewWithDomain(c.nc, cfg.Domain, opt)
+		return natsjs.NewWithDomain(nc, cfg.Domain, opt)
 	default:
-		return natsjs.New(c.nc, opt)
+		return natsjs.New(nc, opt)
 	}
 }
 
@@ -128,7 +136,7 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.ReconnectHandler(c.onConnect),
 		nats.DisconnectErrHandler(c.onDisconnect),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.onUnreachable(redact(c.dialer.why(err), cfg)) }),
-		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
+		nats.ClosedHandler(c.onClosed),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.onAsyncError(err) }),
 	}
 	auth, err := authOptions(cfg)
@@ -228,22 +236,10 @@ func reconnectDelay(attempts int) time.Duration {
 }
 
 // Connected reports whether there is a connection now.
-func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+func (c *Conn) Connected() bool { return c.nc().IsConnected() }
 
 // Flush waits until the server has processed everything sent so far.
-func (c *Conn) Flush(ctx context.Context) error { return c.nc.FlushWithContext(ctx) }
-
-// Close closes the connection and waits until its callbacks have ended.
-func (c *Conn) Close() {
-	c.nc.Close()
-	<-c.closed
-	c.outages.end()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.resubscribing.timer; t != nil {
-		t.Stop()
-	}
-}
+func (c *Conn) Flush(ctx context.Context) error { return c.nc().FlushWithContext(ctx) }
 
 // watch calls f at each change of the connection, until the returned func is called.
 func (c *Conn) watch(f func(connected bool)) (stop func()) {
@@ -272,6 +268,7 @@ func (c *Conn) notify(connected bool) {
 }
 
 func (c *Conn) onConnect(nc *nats.Conn) {
+	c.awaitUse()
 	told := c.outages.told()
 	c.mu.Lock()
 	c.trouble, c.version = "", cmp.Or(nc.ConnectedServerVersion(), c.version)
@@ -302,11 +299,8 @@ func (c *Conn) onDisconnect(nc *nats.Conn, err error) {
 	if c.outages.begin(c.comesAndGoes) {
 		c.log.Warn("disconnected from nats", slog.String("error", msg))
 	}
-	c.mu.Lock()
-	c.end()
-	c.life, c.end = context.WithCancel(context.Background())
-	c.mu.Unlock()
-	c.notify(false)
+	c.limits.forget()
+	c.away()
 }
 
 // comesAndGoes tells of outages that were not told one by one.
@@ -427,7 +421,7 @@ func (c *Conn) bounded(ctx context.Context, most time.Duration) (context.Context
 
 // api sends one request to the JetStream API and decodes its answer into out. A refusal by the server is a *natsjs.APIError.
 func (c *Conn) api(ctx context.Context, subject string, request []byte, out any) error {
-	return c.ask(ctx, subject, request, out, c.nc.RequestWithContext)
+	return c.ask(ctx, subject, request, out, c.nc().RequestWithContext)
 }
 
 // inquire is api for a question that may be asked more than once.
@@ -476,7 +470,7 @@ func (c *Conn) insist(ctx context.Context, subject string, request []byte) (*nat
 	defer cancel()
 	for wait := askAgain; ; wait *= 2 {
 		asked.Go(func() {
-			msg, err := c.nc.RequestWithContext(ctx, subject, request)
+			msg, err := c.nc().RequestWithContext(ctx, subject, request)
 			select {
 			case answers <- answer{msg, err}:
 			case <-ctx.Done():
@@ -526,7 +520,7 @@ func (c *Conn) olderThan(major, minor int) bool {
 
 // serverVersion is the version of the server that there is a connection to, or was last; empty if there never was one.
 func (c *Conn) serverVersion() string {
-	now := c.nc.ConnectedServerVersion() // empty without a connection
+	now := c.nc().ConnectedServerVersion() // empty without a connection
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now != "" {

@@ -207,7 +207,7 @@ func (d *DeadLetters) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	}
 	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	stream, err := d.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	stream, err := d.conn.js().CreateStream(ctx, natsjs.StreamConfig{
 		Name:        d.name,
 		Description: "dead letters of " + d.source,
 		Subjects:    []string{d.pattern},
@@ -236,7 +236,7 @@ func (d *DeadLetters) addSubjects(ctx context.Context, cfg natsjs.StreamConfig) 
 	cfg.Subjects = append(cfg.Subjects, d.pattern)
 	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	stream, err := d.conn.js.UpdateStream(ctx, cfg)
+	stream, err := d.conn.js().UpdateStream(ctx, cfg)
 	if err != nil {
 		return nil, misfit{fmt.Errorf("adding subject %s to DLQ stream %s: %w", d.pattern, d.name, err)}
 	}
@@ -304,7 +304,7 @@ func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (seq uint64, dropp
 		}
 	}
 	d.mu.Lock()
-	limit := int(d.conn.nc.MaxPayload())
+	limit := int(d.conn.maxPayload())
 	if d.maxMsg > 0 {
 		limit = min(limit, d.maxMsg)
 	}
@@ -335,8 +335,10 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) (seq uint64, e
 	defer cancel()
 	ctx, answered := d.conn.untilRefused(ctx, msg.Subject)
 	defer answered()
-	ack, err := d.conn.js.PublishMsg(ctx, msg)
+	ack, err := d.conn.publish(ctx, msg)
 	switch {
+	case errors.Is(err, ErrUnpublishable):
+		return 0, ownRefusal{fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)}
 	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
 		return 0, fmt.Errorf("%w: %w", ErrNotConnected, ErrUnsure)
 	case err != nil && errors.Is(context.Cause(ctx), ErrDenied):

@@ -116,5 +116,5 @@ func first(values []string) string {
 // is lent to the retry stream.
 func (r *retries) fits(m *Message) bool {
 	size := int64(len(m.Body)) + int64(len(headerBlock(m.Header))) + int64(len(m.Subject)) + envelopeRoom
-	return size <= r.main.conn.nc.MaxPayload() && size <= r.source.cfg.MaxBytes
+	return size <= r.main.conn.maxPayload() && size <= r.source.cfg.MaxBytes
 }

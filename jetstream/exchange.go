@@ -61,7 +61,7 @@ func (s *Source) exchanges(n int, now time.Time) exchanges {
 	if n <= 0 || s.leased()+coming+lost > s.width {
 		return none
 	}
-	x := exchanges{room: n, each: s.conn.nc.MaxPayload() + subjectsSize, wire: nextWire}
+	x := exchanges{room: n, each: s.conn.nc().MaxPayload() + subjectsSize, wire: nextWire}
 	free := s.cfg.MaxBytes - s.lentBytes - s.bytes - s.reserved
 	if free-int64(n)*x.each < s.cfg.MaxBytes/8 {
 		x.each, x.wire = s.share()
@@ -111,7 +111,7 @@ func (s *Source) exchange(x *exchanges, m *Message, now time.Time) bool {
 	l := x.lane
 	var room [128]byte
 	reply := strconv.AppendUint(append(room[:0], l.inbox...), l.number+1, 10)
-	if s.conn.nc.PublishRequest(m.reply, string(reply), x.wire) != nil {
+	if s.conn.nc().PublishRequest(m.reply, string(reply), x.wire) != nil {
 		return false
 	}
 	x.room--

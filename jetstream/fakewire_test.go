@@ -50,11 +50,7 @@ func (w *fakeWire) client() (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = nats.Connect("nats://127.0.0.1:1", append(opts, nats.SetCustomDialer(w))...); err != nil {
-		return nil, err
-	}
-	c.js, err = c.newJetStream(Config{})
-	return c, err
+	return c, c.start(Config{URLs: []string{"nats://127.0.0.1:1"}}, append(opts, nats.SetCustomDialer(w)))
 }
 
 // hangUp closes a client of a wire for good.

@@ -93,6 +93,6 @@ func (c *Conn) reconnect(life context.Context) {
 	}
 	c.mu.Unlock()
 	if life.Err() == nil {
-		_ = c.nc.ForceReconnect() // fails only if it is closed
+		_ = c.nc().ForceReconnect() // fails only if it is closed
 	}
 }

@@ -25,7 +25,7 @@ func (s *Source) retireLanes() []*lane {
 
 // retire ends the request of a lane, or those that came with acks. What the server sent for them still arrives.
 func (s *Source) retire(l *lane) {
-	l.retired, l.life = true, s.conn.nc.Stats().Reconnects
+	l.retired, l.life = true, s.conn.connections()
 	s.uncoverAll(l)
 	switch {
 	case !s.conn.Connected() || s.bound == nil:
@@ -56,7 +56,7 @@ func (s *Source) laneClosed(l *lane) {
 	defer s.mu.Unlock()
 	close(l.closed)
 	s.lanes = without(s.lanes, l)
-	cut := l.retired && (!s.conn.Connected() || s.conn.nc.Stats().Reconnects != l.life) // which is told later
+	cut := l.retired && (!s.conn.Connected() || s.conn.connections() != l.life) // which is told later
 	if (l.doubted || cut) && !l.gone && l.open > 0 && s.bound != nil {
 		l.lost, l.unjudged = l.open, time.Now()
 		l.until = l.unjudged.Add(takenBackAfter(s.bound.info.Config))

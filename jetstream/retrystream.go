@@ -35,7 +35,7 @@ func (r *retries) create(ctx context.Context) (*natsjs.StreamInfo, error) {
 	}
 	ctx, cancel := r.main.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	stream, err := r.main.conn.js.CreateStream(ctx, natsjs.StreamConfig{
+	stream, err := r.main.conn.js().CreateStream(ctx, natsjs.StreamConfig{
 		Name:              RetryStream,
 		Description:       "messages that wait for a retry, moved here by sidecars",
 		Subjects:          []string{retrySubject + ">"},
@@ -150,9 +150,9 @@ func (r *retries) publish(ctx context.Context, msg *nats.Msg) error {
 	}
 	ctx, cancel := r.main.conn.bounded(ctx, putTimeout)
 	defer cancel()
-	ack, err := r.main.conn.js.PublishMsg(ctx, msg)
+	ack, err := r.main.conn.publish(ctx, msg)
 	switch {
-	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
+	case err != nil && !errors.Is(err, ErrUnpublishable) && errors.Is(context.Cause(ctx), ErrNotConnected):
 		return ErrNotConnected
 	case err != nil:
 		return fmt.Errorf("storing in stream %s: %w", RetryStream, err)

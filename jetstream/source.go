@@ -564,7 +564,7 @@ func (s *Source) shut() {
 	s.ghosts = nil
 	for _, m := range s.held {
 		// It came from the durable that was made anew: that one may have it back.
-		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
+		_ = s.conn.nc().Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
 	}
 	s.held, s.bodiless = nil, nil
 	if s.order != nil {
@@ -642,19 +642,16 @@ func (s *Source) connectionChanged(connected bool) {
 
 // subscribe prepares the inbox where the server confirms verdicts, and listens for the advisories that the stream or the
 // durable was deleted, or has another leader. Without permission for those, that is noticed by a waiting pull or the next look.
-func (s *Source) subscribe() ([]*nats.Subscription, error) {
-	s.ackInbox = s.conn.nc.NewRespInbox() + "."
-	var subs []*nats.Subscription
+func (s *Source) subscribe() ([]*subscription, error) {
+	s.ackInbox = s.conn.nc().NewRespInbox() + "."
+	var subs []*subscription
 	for subject, handler := range map[string]nats.MsgHandler{
 		s.ackInbox + "*.*": s.confirmed,
 		"$JS.EVENT.ADVISORY.STREAM.DELETED." + s.cfg.Stream:                         func(*nats.Msg) { s.doubt() },
 		"$JS.EVENT.ADVISORY.CONSUMER.DELETED." + s.cfg.Stream + "." + s.cfg.Durable: func(*nats.Msg) { s.doubt() },
 		s.electedSubject(): s.elected,
 	} {
-		sub, err := s.conn.nc.Subscribe(subject, handler)
-		if err == nil {
-			err = sub.SetPendingLimits(-1, -1)
-		}
+		sub, err := s.conn.subscribe(subject, handler, nil)
 		if err != nil {
 			return nil, err
 		}
