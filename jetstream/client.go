@@ -143,6 +143,7 @@ func (c *Conn) away() {
 	c.mu.Lock()
 	c.end()
 	c.life, c.end = context.WithCancel(context.Background())
+	c.full = time.Time{}
 	c.mu.Unlock()
 	c.notify(false)
 }

@@ -57,6 +57,8 @@ type Conn struct {
 	dialer        dialer
 	outages       spells
 	resubscribing resubscribing
+	full          time.Time            // when the server refused a subscription since there are too many; zero: it did not over this connection
+	starving      map[*Source]struct{} // see refusedForLimit
 	subs          subscriptions
 	limits        limits
 
@@ -91,6 +93,7 @@ func newConn(cfg Config, log *slog.Logger) *Conn {
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.stopping, c.stop = context.WithCancel(context.Background())
+	c.starving = map[*Source]struct{}{}
 	c.subs.all, c.limits.sent = map[*subscription]struct{}{}, map[*sending]struct{}{}
 	return c
 }
@@ -314,6 +317,10 @@ func (c *Conn) onAsyncError(err error) {
 	}
 	text := oneLine(err.Error(), 300)
 	kind := text
+	if errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
+		c.refusedForLimit()
+		return
+	}
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		c.refused(text)
 		c.endRefused(err.Error())

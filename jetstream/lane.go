@@ -211,8 +211,11 @@ func (s *Source) freeLane() *lane {
 	return s.newLane(false)
 }
 
-// newLane makes a lane. It is nil on a connection that is being closed.
+// newLane makes a lane. It is nil on a connection that is being closed, and where the server refuses subscriptions and there is one.
 func (s *Source) newLane(exchange bool) *lane {
+	if s.conn.isFull() && (exchange || s.hasLane(time.Now())) {
+		return nil
+	}
 	l := &lane{inbox: s.conn.nc().NewRespInbox() + ".", closed: make(chan struct{}), exchange: exchange}
 	var err error
 	l.sub, err = s.conn.subscribe(l.inbox+"*", func(msg *nats.Msg) { s.receive(l, msg) }, func() { s.laneClosed(l) })

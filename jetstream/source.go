@@ -72,6 +72,7 @@ type Source struct {
 	arrived      uint64          // how many messages did
 	counted      uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
 	heard        time.Time       // when something last came for a pull request
+	boundAt      time.Time       // when the durable was bound to
 	tooBig       int64           // a message did not fit this many free bytes
 	counting     time.Time       // when the count of the durable last told that: see continues
 	rounds       rounds          // of keeping leases alive
@@ -342,6 +343,7 @@ func (s *Source) Run(ctx context.Context) error {
 	stopWatching := s.conn.watch(s.connectionChanged)
 	defer stopWatching()
 	defer s.lives.end()
+	defer s.conn.starves(s, false)
 	subs, err := s.subscribe()
 	if err != nil {
 		return err
@@ -403,7 +405,7 @@ func (s *Source) bind(ctx context.Context) *binding {
 			s.welcome(b, said != "")
 			return b
 		}
-		if detail := oneLine(err.Error(), 300); ctx.Err() == nil && !errors.Is(err, ErrNotConnected) {
+		if detail := s.saysFull(err); ctx.Err() == nil && !errors.Is(err, ErrNotConnected) {
 			s.setDetail(detail)
 			if detail != said && s.lives.told() {
 				level := slog.LevelWarn
@@ -519,6 +521,7 @@ func (s *Source) tend(now time.Time) {
 		return
 	}
 	s.watchLanes(now)
+	s.yieldLanes(now)
 	s.renewPin(now)
 	s.refill()
 }
@@ -531,6 +534,7 @@ func (s *Source) open(b *binding) {
 	s.rounds.answer = b.took
 	s.makesWay, s.parkedSince = false, time.Time{}
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
+	s.boundAt = time.Now()
 	s.evidence, s.counting = b.asked, time.Time{}
 	s.hearing = hearing{last: b.asked}
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
