@@ -67,7 +67,7 @@ func (s *Source) sendGroup(messages []*Message, now time.Time) bool {
 	s.grouped++
 	reply := s.ackInbox + groupPrefix + strconv.FormatUint(s.grouped, 10)
 	for i, m := range messages {
-		if s.conn.nc.PublishRequest(m.reply, reply, ackWire) != nil {
+		if s.conn.nc().PublishRequest(m.reply, reply, ackWire) != nil {
 			for _, sent := range messages[:i] {
 				sent.sentAt = time.Time{} // the group is never whole
 			}

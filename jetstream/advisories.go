@@ -74,7 +74,7 @@ func (s *Source) createAdvisories(ctx context.Context, replicas int) error {
 func (s *Source) updateAdvisories(ctx context.Context, c natsjs.StreamConfig) error {
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	if _, err := s.conn.js.UpdateStream(ctx, c); err != nil {
+	if _, err := s.conn.js().UpdateStream(ctx, c); err != nil {
 		return fmt.Errorf("changing stream %s to %d replicas: %w", AdvisoryStream, c.Replicas, err)
 	}
 	return nil

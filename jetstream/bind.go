@@ -202,7 +202,7 @@ func (s *Source) create(ctx context.Context, stream *natsjs.StreamInfo) (*natsjs
 	}
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	cons, err := s.conn.js.CreateConsumer(ctx, s.cfg.Stream, want)
+	cons, err := s.conn.js().CreateConsumer(ctx, s.cfg.Stream, want)
 	if errors.Is(err, natsjs.ErrConsumerExists) {
 		return s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable) // another sidecar made it just now
 	}
@@ -250,7 +250,7 @@ func (s *Source) update(ctx context.Context, info *natsjs.ConsumerInfo) (*natsjs
 	}
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	cons, err := s.conn.js.UpdateConsumer(ctx, s.cfg.Stream, want)
+	cons, err := s.conn.js().UpdateConsumer(ctx, s.cfg.Stream, want)
 	if err != nil {
 		s.log.Warn("the durable differs from the configuration and could not be updated", slog.String("error", err.Error()))
 		return info, nil

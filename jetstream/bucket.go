@@ -124,7 +124,7 @@ func (b *Bucket) request(ctx context.Context, subject string) (*nats.Msg, error)
 		if err := b.open(ctx); err != nil {
 			return nil, err
 		}
-		msg, err := b.conn.nc.RequestWithContext(ctx, subject, nil)
+		msg, err := b.conn.nc().RequestWithContext(ctx, subject, nil)
 		if !errors.Is(err, nats.ErrNoResponders) {
 			return msg, err
 		}

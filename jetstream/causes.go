@@ -42,14 +42,14 @@ func (d *DeadLetters) sample(ctx context.Context) (map[string]int, error) {
 	if last := info.State.LastSeq; last > sampleSpan {
 		first = last - sampleSpan + 1
 	}
-	c, err := d.conn.js.CreateConsumer(ctx, d.name, natsjs.ConsumerConfig{
+	c, err := d.conn.js().CreateConsumer(ctx, d.name, natsjs.ConsumerConfig{
 		DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: first, AckPolicy: natsjs.AckNonePolicy,
 		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: 10 * sampleWait,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading DLQ stream %s: %w", d.name, err)
 	}
-	defer func() { _ = d.conn.js.DeleteConsumer(ctx, d.name, c.CachedInfo().Name) }() // else it ends by itself
+	defer func() { _ = d.conn.js().DeleteConsumer(ctx, d.name, c.CachedInfo().Name) }() // else it ends by itself
 	return newest(c)
 }
 

@@ -43,7 +43,7 @@ func (c *Conn) AwaitConnection(ctx context.Context, most time.Duration) Finding 
 		case <-look.C:
 		}
 	}
-	return Finding{OK, "nats", fmt.Sprintf("connected to %s, version %s", c.nc.ConnectedAddr(), c.nc.ConnectedServerVersion()), ""}
+	return Finding{OK, "nats", fmt.Sprintf("connected to %s, version %s", c.nc().ConnectedAddr(), c.nc().ConnectedServerVersion()), ""}
 }
 
 // CheckJetStream looks whether JetStream is off, for the account or the server. Then there is nothing else to check.
@@ -313,14 +313,14 @@ func (k *checker) mayPublish(ctx context.Context, msg *nats.Msg) bool {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	msg.Reply = nats.NewInbox()
-	if k.conn.nc.PublishMsg(msg) != nil {
+	if k.conn.nc().PublishMsg(msg) != nil {
 		return false
 	}
 	return k.allowed(ctx, fmt.Sprintf("Publish to %q", msg.Subject))
 }
 
 func (k *checker) maySubscribe(subject string) bool {
-	sub, err := k.conn.nc.SubscribeSync(subject)
+	sub, err := k.conn.nc().SubscribeSync(subject)
 	if err != nil {
 		return false
 	}
@@ -331,15 +331,15 @@ func (k *checker) maySubscribe(subject string) bool {
 }
 
 func (k *checker) allowed(ctx context.Context, operation string) bool {
-	if k.conn.nc.FlushWithContext(ctx) != nil {
+	if k.conn.nc().FlushWithContext(ctx) != nil {
 		return false
 	}
 	// The violation is handed to the error handler by a goroutine of its own; a barrier there comes after it.
 	done := make(chan struct{})
-	if k.conn.nc.Barrier(func() { close(done) }) == nil {
+	if k.conn.nc().Barrier(func() { close(done) }) == nil {
 		<-done
 	}
-	err := k.conn.nc.LastError()
+	err := k.conn.nc().LastError()
 	return err == nil || !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(operation))
 }
 

@@ -34,6 +34,7 @@ const (
 type Claims struct {
 	conn    *Conn
 	kv      natsjs.KeyValue
+	client  *client // that it was looked up with
 	key     string
 	created time.Time // of the DLQ stream: claims on an earlier one of that name do not count
 	self    claimRun
@@ -67,6 +68,7 @@ type claimRun struct {
 func (c *Conn) OpenClaims(ctx context.Context, dlqStream, source string, manage Manage, id, owner string) (*Claims, [][]uint64, error) {
 	ctx, cancel := c.bounded(ctx, 5*apiTimeout) // servers tell what room they have every ten seconds (events.go, statsHBInterval)
 	defer cancel()
+	client := c.client.Load()
 	kv, err := c.claimBucket(ctx, source, manage)
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +77,7 @@ func (c *Conn) OpenClaims(ctx context.Context, dlqStream, source string, manage 
 	if err != nil {
 		return nil, nil, err
 	}
-	k := &Claims{conn: c, kv: kv, key: claimsKey(dlqStream), created: state.Created, self: claimRun{ID: id, Owner: owner}}
+	k := &Claims{conn: c, kv: kv, client: client, key: claimsKey(dlqStream), created: state.Created, self: claimRun{ID: id, Owner: owner}}
 	// The server's time is known only after something was written.
 	if err := k.change(ctx, func(*claimTable) error { return nil }); err != nil {
 		return nil, nil, err
@@ -309,15 +311,31 @@ func (k *Claims) write(ctx context.Context, t claimTable) (uint64, error) {
 		return 0, err
 	}
 	var revision uint64
-	err = k.answered(ctx, func(ctx context.Context) (err error) {
+	err = k.answered(ctx, func(ctx context.Context, kv natsjs.KeyValue) (err error) {
 		if k.revision == 0 {
-			revision, err = k.kv.Create(ctx, k.key, value)
+			revision, err = kv.Create(ctx, k.key, value)
 		} else {
-			revision, err = k.kv.Update(ctx, k.key, value, k.revision)
+			revision, err = kv.Update(ctx, k.key, value, k.revision)
 		}
 		return err
 	})
 	return revision, err
+}
+
+// open looks the bucket up again for another client.
+func (k *Claims) open(ctx context.Context) error {
+	client := k.conn.client.Load()
+	if k.client == client {
+		return nil
+	}
+	kv, err := k.conn.findStateBucket(ctx)
+	if err != nil && (isAway(err) || errors.Is(context.Cause(ctx), ErrNotConnected)) {
+		return ErrNotConnected
+	}
+	if err == nil {
+		k.kv, k.client = kv, client
+	}
+	return err
 }
 
 // isConflict reports whether a change met one of somebody else: the server says so with one code, and with another where there are
@@ -337,12 +355,15 @@ func isConflict(err error) bool {
 }
 
 // answered repeats a request while nobody is there to answer: a bucket that was just made, or that has no leader for a moment.
-func (k *Claims) answered(ctx context.Context, request func(context.Context) error) error {
+func (k *Claims) answered(ctx context.Context, request func(context.Context, natsjs.KeyValue) error) error {
 	once := func() error {
 		within, cancel := k.conn.bounded(ctx, apiTimeout)
 		defer cancel()
+		if err := k.open(within); err != nil {
+			return err
+		}
 		subject := "$KV." + StateBucket + "." + k.key
-		err := k.conn.permitted(within, request, subject, k.conn.prefix+subject)
+		err := k.conn.permitted(within, func(ctx context.Context) error { return request(ctx, k.kv) }, subject, k.conn.prefix+subject)
 		if err != nil && (isAway(err) || errors.Is(context.Cause(within), ErrNotConnected)) {
 			return ErrNotConnected
 		}
@@ -374,8 +395,8 @@ func pause(ctx context.Context, d time.Duration) error {
 // read learns the claims. A key that cannot be read as claims, or is about a stream that is gone, is as good as none.
 func (k *Claims) read(ctx context.Context) error {
 	var entry natsjs.KeyValueEntry
-	err := k.answered(ctx, func(ctx context.Context) (err error) {
-		entry, err = k.kv.Get(ctx, k.key)
+	err := k.answered(ctx, func(ctx context.Context, kv natsjs.KeyValue) (err error) {
+		entry, err = kv.Get(ctx, k.key)
 		return err
 	})
 	before := k.revision

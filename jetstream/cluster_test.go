@@ -231,11 +231,11 @@ func TestBoundOverHalfOpenConnection(t *testing.T) {
 			coming, _ := b.source.expected()
 			return coming >= 3 && !b.source.suspect
 		})
-		b.must(nil, b.conn.nc.FlushTimeout(5*time.Second)) // they are there
+		b.must(nil, b.conn.nc().FlushTimeout(5*time.Second)) // they are there
 		p.freeze()
 		b.publish(3) // sent to the frozen connection
 		b.eventually("the server sent what it was asked for", func() bool { i := b.info(); return i.NumPending == 0 || i.NumWaiting == 0 })
-		if err := b.conn.nc.ForceReconnect(); err != nil {
+		if err := b.conn.nc().ForceReconnect(); err != nil {
 			t.Fatal(err)
 		}
 		b.eventually("it is connected again", func() bool { return b.conn.Connected() && b.source.Status().Bound })
@@ -276,13 +276,13 @@ func TestACutEndsTheLookUnderWay(t *testing.T) {
 	m := b.next()
 	p.freeze()
 	looked := make(chan error, 1)
-	sent := b.conn.nc.Stats().OutMsgs
+	sent := b.conn.nc().Stats().OutMsgs
 	go func() {
 		_, err := b.conn.consumerInfo(b.ctx, "S", "d")
 		looked <- err
 	}()
-	b.eventually("the look is under way", func() bool { return b.conn.nc.Stats().OutMsgs > sent })
-	b.must(nil, b.conn.nc.ForceReconnect())
+	b.eventually("the look is under way", func() bool { return b.conn.nc().Stats().OutMsgs > sent })
+	b.must(nil, b.conn.nc().ForceReconnect())
 	if err := <-looked; !errors.Is(err, ErrNotConnected) {
 		t.Errorf("the look ended so: %v", err)
 	}

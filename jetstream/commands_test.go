@@ -19,7 +19,7 @@ func TestCommandHeaders(t *testing.T) {
 	for _, name := range slices.Concat(kept, removed) {
 		header[name] = []string{"1"}
 	}
-	msgs, _, err := testLetters(nil).entries(letter(nil, header), 1<<20)
+	msgs, _, err := testLetters(newConn(Config{}, quiet())).entries(letter(nil, header), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,10 +33,9 @@ const (
 	quietFor = 30 * time.Second
 )
 
-// Conn is one connection to NATS, shared by all consumers of a process. It reconnects for ever.
+// Conn is one connection to NATS, shared by all consumers of a process. It reconnects for ever, whatever the server says.
 type Conn struct {
-	nc       *nats.Conn
-	js       natsjs.JetStream
+	client   atomic.Pointer[client]
 	prefix   string // of the JetStream API, with the final dot
 	imported bool   // the API may be another account's
 	log      *slog.Logger
@@ -56,11 +55,23 @@ type Conn struct {
 	end      context.CancelFunc
 
 	dialer        dialer
-	closing       atomic.Bool
 	leaving       sync.WaitGroup // see unsubscribe
-	maxPayload    atomic.Int64   // of the server, as it was last known
+	payload       atomic.Int64   // the most that the server takes, as it was last known
 	outages       spells
 	resubscribing resubscribing
+	full          time.Time            // when the server refused a subscription since there are too many; zero: it did not over this connection
+	starving      map[*Source]struct{} // see refusedForLimit
+	subs          subscriptions
+	limits        limits
+
+	// How a client is made, and how many were closed lately by the library. Held while one is made: its callbacks wait for that.
+	dialing  sync.Mutex
+	connect  func() (*nats.Conn, natsjs.JetStream, error)
+	closings int
+	closedAt time.Time
+
+	stopping context.Context // ends with Close
+	stop     context.CancelFunc
 }
 
 // Dial makes a connection. It returns at once, also when no server can be reached: connecting goes on in the
@@ -71,22 +82,10 @@ func Dial(cfg Config, log *slog.Logger) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = c.connect(strings.Join(cfg.URLs, ","), opts); err != nil {
-		return nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
-	}
-	c.js, err = c.newJetStream(cfg)
-	if err != nil {
-		c.nc.Close()
+	if err := c.start(cfg, opts); err != nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-func (c *Conn) connect(urls string, opts []nats.Option) (err error) {
-	if c.nc, err = nats.Connect(urls, opts...); err == nil && c.dialer.stands() {
-		c.dialer.connected(c.nc)
-	}
-	return err
 }
 
 func newConn(cfg Config, log *slog.Logger) *Conn {
@@ -96,18 +95,21 @@ func newConn(cfg Config, log *slog.Logger) *Conn {
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.dialer.begin()
+	c.stopping, c.stop = context.WithCancel(context.Background())
+	c.starving = map[*Source]struct{}{}
+	c.subs.all, c.limits.sent = map[*subscription]struct{}{}, map[*sending]struct{}{}
 	return c
 }
 
-func (c *Conn) newJetStream(cfg Config) (natsjs.JetStream, error) {
+func newJetStream(nc *nats.Conn, cfg Config) (natsjs.JetStream, error) {
 	opt := natsjs.WithDefaultTimeout(apiTimeout)
 	switch {
 	case cfg.APIPrefix != "":
-		return natsjs.NewWithAPIPrefix(c.nc, strings.TrimSuffix(cfg.APIPrefix, "."), opt)
+		return natsjs.NewWithAPIPrefix(nc, strings.TrimSuffix(cfg.APIPrefix, "."), opt)
 	case cfg.Domain != "":
-		return natsjs.NewWithDomain(c.nc, cfg.Domain, opt)
+		return natsjs.NewWithDomain(nc, cfg.Domain, opt)
 	default:
-		return natsjs.New(c.nc, opt)
+		return natsjs.New(nc, opt)
 	}
 }
 
@@ -138,13 +140,13 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.ReconnectBufSize(-1),
 		nats.ConnectHandler(c.onConnect),
 		nats.ReconnectHandler(c.onConnect),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),
+		nats.DisconnectErrHandler(c.onDisconnect),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-			if !c.closing.Load() {
+			if c.stopping.Err() == nil {
 				c.onUnreachable(redact(c.dialer.why(err), cfg))
 			}
 		}),
-		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
+		nats.ClosedHandler(c.onClosed),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.onAsyncError(err) }),
 	}
 	auth, err := authOptions(cfg)
@@ -251,12 +253,12 @@ func (c *Conn) Flush(ctx context.Context) error {
 	if !c.Connected() {
 		return ErrNotConnected
 	}
-	return c.nc.FlushWithContext(ctx)
+	return c.nc().FlushWithContext(ctx)
 }
 
 // unsubscribe ends a subscription. Without a connection that may have to wait for the client: it is done beside then.
-func (c *Conn) unsubscribe(sub *nats.Subscription) {
-	if c.Connected() || c.closing.Load() {
+func (c *Conn) unsubscribe(sub interface{ Unsubscribe() error }) {
+	if c.Connected() || c.stopping.Err() != nil {
 		_ = sub.Unsubscribe() // fails only if it is gone already
 		return
 	}
@@ -264,7 +266,7 @@ func (c *Conn) unsubscribe(sub *nats.Subscription) {
 }
 
 // drain ends a subscription once all that was sent to it has come.
-func (c *Conn) drain(sub *nats.Subscription) {
+func (c *Conn) drain(sub *subscription) {
 	if !c.Connected() {
 		c.unsubscribe(sub) // what was sent is lost
 		return
@@ -272,28 +274,12 @@ func (c *Conn) drain(sub *nats.Subscription) {
 	_ = sub.Drain() // fails only if it is gone already
 }
 
-// mostPayload is the size of the largest message that the server takes; 0 if that is not known yet.
+// mostPayload is the size of the largest message that the server says it takes; 0 if that is not known yet.
 func (c *Conn) mostPayload() int64 {
 	if c.Connected() {
-		c.maxPayload.Store(c.nc.MaxPayload())
+		c.payload.Store(c.nc().MaxPayload())
 	}
-	return c.maxPayload.Load()
-}
-
-// Close closes the connection and waits until its callbacks have ended. A try to connect that is under way is broken off.
-func (c *Conn) Close() {
-	c.closing.Store(true)
-	c.dialer.hangUp()
-	c.nc.Close()
-	<-c.closed
-	c.leaving.Wait()
-	c.dialer.looking.Wait()
-	c.outages.end()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.resubscribing.timer; t != nil {
-		t.Stop()
-	}
+	return c.payload.Load()
 }
 
 // watch calls f at each change of the connection, until the returned func is called.
@@ -323,9 +309,10 @@ func (c *Conn) notify(connected bool) {
 }
 
 func (c *Conn) onConnect(nc *nats.Conn) {
+	c.awaitUse()
 	told := c.outages.told()
 	addr, version := nc.ConnectedAddr(), nc.ConnectedServerVersion() // empty if it was cut again
-	c.maxPayload.Store(nc.MaxPayload())
+	c.payload.Store(nc.MaxPayload())
 	c.dialer.connected(nc)
 	c.mu.Lock()
 	c.trouble, c.version = "", cmp.Or(version, c.version)
@@ -345,9 +332,9 @@ func (c *Conn) onConnect(nc *nats.Conn) {
 	c.notify(true)
 }
 
-func (c *Conn) onDisconnect(err error) {
-	if c.closing.Load() {
-		return
+func (c *Conn) onDisconnect(nc *nats.Conn, err error) {
+	if c.stopping.Err() != nil || !c.dialer.triesAgain() && nc.IsClosed() {
+		return // onClosed is told next
 	}
 	msg := "connection closed"
 	if err != nil {
@@ -356,12 +343,8 @@ func (c *Conn) onDisconnect(err error) {
 	if c.outages.begin(c.comesAndGoes) {
 		c.log.Warn("disconnected from nats", slog.String("error", msg))
 	}
-	c.mu.Lock()
-	c.end()
-	c.life, c.end = context.WithCancel(context.Background())
-	c.forgetAwaited()
-	c.mu.Unlock()
-	c.notify(false)
+	c.limits.forget()
+	c.away()
 }
 
 // comesAndGoes tells of outages that were not told one by one.
@@ -375,6 +358,10 @@ func (c *Conn) onAsyncError(err error) {
 	}
 	text := oneLine(err.Error(), 300)
 	kind := text
+	if errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
+		c.refusedForLimit()
+		return
+	}
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		c.refused(text)
 		c.endRefused(err.Error())
@@ -482,7 +469,7 @@ func (c *Conn) bounded(ctx context.Context, most time.Duration) (context.Context
 
 // api sends one request to the JetStream API and decodes its answer into out. A refusal by the server is a *natsjs.APIError.
 func (c *Conn) api(ctx context.Context, subject string, request []byte, out any) error {
-	return c.ask(ctx, subject, request, out, c.nc.RequestWithContext)
+	return c.ask(ctx, subject, request, out, c.nc().RequestWithContext)
 }
 
 // inquire is api for a question that may be asked more than once.
@@ -531,7 +518,7 @@ func (c *Conn) insist(ctx context.Context, subject string, request []byte) (*nat
 	defer cancel()
 	for wait := askAgain; ; wait *= 2 {
 		asked.Go(func() {
-			msg, err := c.nc.RequestWithContext(ctx, subject, request)
+			msg, err := c.nc().RequestWithContext(ctx, subject, request)
 			select {
 			case answers <- answer{msg, err}:
 			case <-ctx.Done():
@@ -583,7 +570,7 @@ func (c *Conn) olderThan(major, minor int) bool {
 func (c *Conn) serverVersion() string {
 	now := ""
 	if c.Connected() {
-		now = c.nc.ConnectedServerVersion() // empty without a connection
+		now = c.nc().ConnectedServerVersion() // empty without a connection
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,7 +25,7 @@ func (c *Conn) createStream(ctx context.Context, cfg natsjs.StreamConfig) (natsj
 	defer cancel()
 	wanted := cfg.Duplicates
 	for {
-		stream, err := c.js.CreateStream(ctx, cfg)
+		stream, err := c.js().CreateStream(ctx, cfg)
 		if window, limited := windowWithin(err, cfg.Duplicates); limited {
 			cfg.Duplicates = window
 			continue
@@ -45,7 +45,7 @@ func (c *Conn) windowLimit(ctx context.Context, name string, wanted time.Duratio
 	within, cancel := c.bounded(ctx, apiTimeout)
 	defer cancel()
 	err := c.permitted(within, func(ctx context.Context) error {
-		_, err := c.js.CreateStream(ctx, natsjs.StreamConfig{
+		_, err := c.js().CreateStream(ctx, natsjs.StreamConfig{
 			Name: name, Subjects: []string{"sidecar.check"}, Duplicates: wanted, DenyPurge: true, AllowRollup: true,
 		})
 		return err

@@ -244,7 +244,7 @@ func (d *DeadLetters) addSubjects(ctx context.Context, cfg natsjs.StreamConfig) 
 	cfg.Subjects = append(cfg.Subjects, d.pattern)
 	ctx, cancel := d.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	stream, err := d.conn.js.UpdateStream(ctx, cfg)
+	stream, err := d.conn.js().UpdateStream(ctx, cfg)
 	if err != nil {
 		return nil, misfit{fmt.Errorf("adding subject %s to DLQ stream %s: %w", d.pattern, d.name, err)}
 	}
@@ -312,7 +312,7 @@ func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (seq uint64, dropp
 		}
 	}
 	d.mu.Lock()
-	limit := int(d.conn.mostPayload())
+	limit := int(d.conn.maxPayload())
 	if d.maxMsg > 0 {
 		limit = min(limit, d.maxMsg)
 	}
@@ -342,10 +342,12 @@ func (d *DeadLetters) publish(ctx context.Context, msg *nats.Msg) (seq uint64, e
 	ctx, cancel := d.conn.bounded(ctx, putTimeout)
 	defer cancel()
 	unrefused, answered := d.conn.untilRefused(ctx, msg.Subject)
-	ack, err := d.conn.js.PublishMsg(unrefused, msg)
+	ack, err := d.conn.publish(unrefused, msg)
 	cause := context.Cause(unrefused)
 	answered(err)
 	switch {
+	case errors.Is(err, ErrUnpublishable):
+		return 0, ownRefusal{fmt.Errorf("storing in DLQ stream %s: %w", d.name, err)}
 	case err != nil && errors.Is(cause, ErrNotConnected):
 		return 0, fmt.Errorf("%w: %w", ErrNotConnected, ErrUnsure)
 	case err != nil && errors.Is(cause, ErrDenied):

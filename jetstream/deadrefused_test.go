@@ -182,7 +182,7 @@ func TestUntilRefused(t *testing.T) {
 			a, aOver := c.untilRefused(t.Context(), "x")
 			b, bOver := c.untilRefused(t.Context(), "x")
 			c.endRefused(refusal)
-			c.onDisconnect(errors.New("a test"))
+			c.away()
 			d, dOver := c.untilRefused(t.Context(), "x") // over another one
 			c.endRefused(refusal)
 			if denied(a) || denied(b) || !denied(d) {

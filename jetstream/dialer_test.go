@@ -85,7 +85,7 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 				t.Fatal(err)
 			}
 			opts = append(opts, nats.CustomReconnectDelay(func(int) time.Duration { return time.Millisecond }))
-			if conn.nc, err = nats.Connect("nats://"+ln.Addr().String(), opts...); err != nil {
+			if err := conn.start(Config{URLs: []string{"nats://" + ln.Addr().String()}}, opts); err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()

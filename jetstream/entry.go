@@ -40,7 +40,7 @@ const (
 	longSubject = "_long"
 	// maxHeaderBlock is the largest header block that JetStream stores (nats-server stream.go, processJetStreamMsg).
 	maxHeaderBlock = 65535
-	// maxSubject keeps a publish below the server's limit on a protocol line, 4096 bytes, beyond which it disconnects.
+	// maxSubject keeps a publish below maxLine.
 	maxSubject = 3500
 )
 
@@ -178,13 +178,17 @@ func survives(value string) bool {
 
 // subject is where an entry is stored. An original subject too long for it is replaced by a hash; Dlq-Subject has it whole.
 func (d *DeadLetters) subject(original string) string {
-	subject := strings.NewReplacer("{stream}", d.source, "{consumer}", d.consumer, "{subject}", original).Replace(d.cfg.Subject)
-	if len(subject) <= maxSubject {
+	subject := d.fill(original)
+	if len(subject) <= d.conn.maxSubjectNow() {
 		return subject
 	}
 	sum := fnv.New128a()
 	sum.Write([]byte(original))
-	return d.subject(longSubject + "." + hex.EncodeToString(sum.Sum(nil)))
+	return d.fill(longSubject + "." + hex.EncodeToString(sum.Sum(nil)))
+}
+
+func (d *DeadLetters) fill(original string) string {
+	return strings.NewReplacer("{stream}", d.source, "{consumer}", d.consumer, "{subject}", original).Replace(d.cfg.Subject)
 }
 
 type header struct{ name, value string }

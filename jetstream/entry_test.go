@@ -32,7 +32,7 @@ func TestEntryHeaders(t *testing.T) {
 		"X-A": {"1", "2"}, "Nats-Msg-Id": {"order-1"}, "Nats-Rollup": {"all"}, "nats-ttl": {"1s"}, "Nats-Expected-Last-Sequence": {"9"},
 		"Nats-Schedule": {"@at"}, "Nats-Batch-Id": {"b"}, "Nats-Incr": {"1"}, "Dlq-Reason": {"old"}, "Dlq-Replays": {"2"}, "bad name": {"x"},
 	}
-	msgs, dropped, err := testLetters(nil).entries(letter([]byte("body"), h), 1<<20)
+	msgs, dropped, err := testLetters(newConn(Config{}, quiet())).entries(letter([]byte("body"), h), 1<<20)
 	if err != nil || len(msgs) != 1 || dropped != 1 {
 		t.Fatalf("%d entries, %d dropped, %v", len(msgs), dropped, err)
 	}
@@ -69,7 +69,7 @@ func TestEntryHasTheIDAsItWas(t *testing.T) {
 		{"blank at the end ", 1 << 20, 1, false},
 		{"\tat the start", 1 << 20, 1, false},
 	} {
-		msgs, dropped, err := testLetters(nil).entries(letter([]byte("body"), map[string][]string{"Nats-Msg-Id": {c.id}, "X-A": {"1"}}), c.limit)
+		msgs, dropped, err := testLetters(newConn(Config{}, quiet())).entries(letter([]byte("body"), map[string][]string{"Nats-Msg-Id": {c.id}, "X-A": {"1"}}), c.limit)
 		if err != nil || len(msgs) != 1 || dropped != c.dropped || msgs[0].Header.Get("X-A") != "1" {
 			t.Errorf("%.20q: %d entries, %d dropped, %v", c.id, len(msgs), dropped, err)
 			continue
@@ -104,10 +104,10 @@ func TestEntryFits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			body := bytes.Repeat([]byte("0123456789"), c.body/10)
 			if c.limit < 0 { // below the size of the whole entry
-				whole, _, _ := testLetters(nil).entries(letter(body, c.header), 1<<20)
+				whole, _, _ := testLetters(newConn(Config{}, quiet())).entries(letter(body, c.header), 1<<20)
 				c.limit += headerSize(whole[0].Header) + len(body)
 			}
-			msgs, dropped, err := testLetters(nil).entries(letter(body, c.header), c.limit)
+			msgs, dropped, err := testLetters(newConn(Config{}, quiet())).entries(letter(body, c.header), c.limit)
 			if err != nil || len(msgs) != c.parts || dropped != c.dropped {
 				t.Fatalf("%d entries, %d dropped, %v", len(msgs), dropped, err)
 			}
@@ -133,7 +133,7 @@ func TestEntryFits(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := testLetters(nil).entries(letter(make([]byte, 1000), nil), 300); !errors.Is(err, ErrDeadLetterTooLarge) {
+	if _, _, err := testLetters(newConn(Config{}, quiet())).entries(letter(make([]byte, 1000), nil), 300); !errors.Is(err, ErrDeadLetterTooLarge) {
 		t.Errorf("no room at all: %v", err)
 	}
 }
@@ -158,7 +158,7 @@ func has(h nats.Header, name string) bool { return len(h[name]) > 0 }
 func TestEntrySubjectTooLong(t *testing.T) {
 	dl := letter(nil, nil)
 	dl.Message.Subject = strings.Repeat("a.", 1800) + "z"
-	msgs, _, err := testLetters(nil).entries(dl, 1<<20)
+	msgs, _, err := testLetters(newConn(Config{}, quiet())).entries(dl, 1<<20)
 	if err != nil || len(msgs[0].Subject) > maxSubject || msgs[0].Header.Get(HeaderSubject) != dl.Message.Subject {
 		t.Errorf("subject of %d bytes, %v", len(msgs[0].Subject), err)
 	}
@@ -173,7 +173,7 @@ func FuzzEntry(f *testing.F) {
 		dl := letter(body, map[string][]string{name: {value, value}, "X-Other": {value}})
 		dl.Error, dl.Response, dl.Message.Subject = text, response, subject
 		limit = max(limit, 0)
-		msgs, _, err := testLetters(nil).entries(dl, limit)
+		msgs, _, err := testLetters(newConn(Config{}, quiet())).entries(dl, limit)
 		if err != nil {
 			return
 		}

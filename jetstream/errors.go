@@ -22,11 +22,14 @@ var (
 	ErrDenied = errors.New("the user may not do that")
 	// ErrUnsure means that a dead letter was sent to the DLQ stream, and it is not known whether it is there.
 	ErrUnsure = errors.New("it may be stored all the same")
+	// ErrUnpublishable means that the server closes the connection over a message, for its size or the length of its subject: it is not stored.
+	ErrUnpublishable = errors.New("it is beyond a limit over which the server closes the connection")
 	// ErrDeadLetterTooLarge means that an entry does not fit the server's limits, not even in two parts.
 	ErrDeadLetterTooLarge = errors.New("dead letter does not fit the DLQ stream, not even in two parts")
 )
 
 // isAway reports whether nats.go says, in one of its ways, that there is no connection now.
 func isAway(err error) bool {
-	return errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
+	return errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected) ||
+		errors.Is(err, nats.ErrConnectionClosed)
 }

@@ -111,7 +111,7 @@ func (s *Source) exchange(x *exchanges, m *Message, now time.Time) bool {
 	l := x.lane
 	var room [128]byte
 	reply := strconv.AppendUint(append(room[:0], l.inbox...), l.number+1, 10)
-	if s.conn.nc.PublishRequest(m.reply, string(reply), x.wire) != nil {
+	if s.conn.nc().PublishRequest(m.reply, string(reply), x.wire) != nil {
 		return false
 	}
 	x.room--

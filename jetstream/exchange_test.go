@@ -95,7 +95,7 @@ func TestLeaseBoundWhileAcksAsk(t *testing.T) {
 		{"cuts", 1, func(b *bench) { b.server.DisconnectClientByID(b.clientID()) }},
 		{"restarts", 1, func(b *bench) { b.restart() }},
 		{"replicated", 3, func(*bench) {}},
-		{"replicated, cuts", 3, func(b *bench) { _ = b.conn.nc.ForceReconnect() }},
+		{"replicated, cuts", 3, func(b *bench) { _ = b.conn.nc().ForceReconnect() }},
 		{"replicated, leader changes", 3, func(b *bench) { _, _ = b.nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.S.d", nil, 5*time.Second) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -50,11 +50,7 @@ func (w *fakeWire) client() (*Conn, error) {
 		return nil, err
 	}
 	c.dialer.open = w.dial
-	if err = c.connect("nats://127.0.0.1:1", opts); err != nil {
-		return nil, err
-	}
-	c.js, err = c.newJetStream(Config{})
-	return c, err
+	return c, c.start(Config{URLs: []string{"nats://127.0.0.1:1"}}, opts)
 }
 
 // hangUp closes a client of a wire for good.

@@ -93,7 +93,7 @@ func (s *Source) SettleGivenUp(ctx context.Context, m *Message, reason string) e
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	subject := "$JS.ACK." + s.cfg.Stream + "." + s.cfg.Durable + ".1." + strconv.FormatUint(m.Sequence, 10) + ".0.0.0"
-	if _, err = s.conn.nc.RequestWithContext(ctx, subject, []byte("+TERM "+reason)); err != nil {
+	if _, err = s.conn.nc().RequestWithContext(ctx, subject, []byte("+TERM "+reason)); err != nil {
 		return fmt.Errorf("settling message %d that the server gave up on: %w", m.Sequence, err)
 	}
 	return nil

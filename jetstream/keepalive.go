@@ -98,7 +98,7 @@ func (s *Source) keepAlive(now time.Time) {
 		}
 		if last == nil {
 			s.rounds.last++
-		} else if s.conn.nc.Publish(last.reply, inProgress) != nil {
+		} else if s.conn.nc().Publish(last.reply, inProgress) != nil {
 			return
 		}
 		last = m
@@ -108,7 +108,7 @@ func (s *Source) keepAlive(now time.Time) {
 		return
 	}
 	reply := s.ackInbox + roundPrefix + strconv.FormatUint(s.rounds.last, 10)
-	if s.conn.nc.PublishRequest(last.reply, reply, inProgress) == nil {
+	if s.conn.nc().PublishRequest(last.reply, reply, inProgress) == nil {
 		s.keepAll = false
 		s.rounds.sent(s.rounds.last, now)
 	}

@@ -44,7 +44,7 @@ const (
 // request, and a status tells by its subject which request it is about: so the number of messages that may still come
 // is known exactly. After a reconnect the inbox stays subscribed, since the request may have outlived the connection.
 type lane struct {
-	sub    *nats.Subscription
+	sub    *subscription
 	inbox  string        // the reply subject of request n is inbox + n
 	closed chan struct{} // closed when nothing more can arrive
 
@@ -215,18 +215,17 @@ func (s *Source) freeLane() *lane {
 	return s.newLane(false)
 }
 
-// newLane makes a lane. It is nil on a connection that is being closed.
+// newLane makes a lane. It is nil on a connection that is being closed, and where the server refuses subscriptions and there is one.
 func (s *Source) newLane(exchange bool) *lane {
-	l := &lane{inbox: s.conn.nc.NewRespInbox() + ".", closed: make(chan struct{}), exchange: exchange}
-	sub, err := s.conn.nc.Subscribe(l.inbox+"*", func(msg *nats.Msg) { s.receive(l, msg) })
+	if s.conn.isFull() && (exchange || s.hasLane(time.Now())) {
+		return nil
+	}
+	l := &lane{inbox: s.conn.nc().NewRespInbox() + ".", closed: make(chan struct{}), exchange: exchange}
+	var err error
+	l.sub, err = s.conn.subscribe(l.inbox+"*", func(msg *nats.Msg) { s.receive(l, msg) }, func() { s.laneClosed(l) })
 	if err != nil {
 		return nil // the connection is being closed
 	}
-	if err := sub.SetPendingLimits(-1, -1); err != nil {
-		return nil
-	}
-	l.sub = sub
-	sub.SetClosedHandler(func(string) { s.laneClosed(l) })
 	s.lanes = append(s.lanes, l)
 	return l
 }
@@ -256,7 +255,7 @@ func (s *Source) pull(l *lane, batch int, budget int64) {
 	req = strconv.AppendInt(req, int64(s.beat(expires)), 10)
 	req = append(s.appendPin(req), '}')
 	reply := l.inbox + strconv.FormatUint(l.number+1, 10)
-	if s.conn.nc.PublishRequest(s.nextSubject(), reply, req) != nil {
+	if s.conn.nc().PublishRequest(s.nextSubject(), reply, req) != nil {
 		return // not connected: asked again after the reconnect
 	}
 	l.number++

@@ -14,7 +14,7 @@ import (
 func TestDrainedOverACut(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	b.run(b.config())
-	s, nc := b.source, b.conn.nc
+	s, nc := b.source, b.conn.nc()
 	var l *lane
 	b.eventually("a request waits", func() bool {
 		s.mu.Lock()
@@ -35,7 +35,7 @@ func TestDrainedOverACut(t *testing.T) {
 	for range 3 {
 		b.must(nil, b.nc.PublishMsg(&nats.Msg{Subject: l.inbox + "1", Header: nats.Header{"Status": {"100"}}}))
 	}
-	b.eventually("it came", func() bool { n, _, err := l.sub.Pending(); return err == nil && n >= 3 })
+	b.eventually("it came", func() bool { n, _, err := l.sub.sub.Pending(); return err == nil && n >= 3 })
 	s.retire(l)
 	b.eventually("the server is told", func() bool { return !subscribed() })
 	b.must(nil, nc.ForceReconnect())

@@ -189,6 +189,10 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	if detail == "" && s.acksDenied() {
 		detail = "the user may not ack: no permission to publish to " + s.ackSubject() + ">"
 	}
+	starved := s.starved(time.Now())
+	if s.conn.starves(s, starved); detail == "" && starved {
+		detail = tooManySubscriptions
+	}
 	s.lastSeen = &lastSeen{stream: s.bound.incarnation.stream, floor: info.AckFloor.Stream}
 	s.status.Store(&Status{
 		Bound: detail == "", Detail: detail,

@@ -25,6 +25,7 @@ type Marks struct {
 	cfg    ConsumerConfig
 	mu     sync.Mutex
 	bucket natsjs.KeyValue // nil until it was needed
+	client *client         // that it was looked up with
 }
 
 // NewMarks prepares to keep the marks of a consumer's messages. It asks nothing of the server.
@@ -96,7 +97,8 @@ func (k *Marks) Remove(ctx context.Context, key string) error {
 func (k *Marks) find(ctx context.Context) (natsjs.KeyValue, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.bucket != nil {
+	client := k.conn.client.Load()
+	if k.bucket != nil && k.client == client {
 		return k.bucket, nil
 	}
 	if !k.conn.Connected() {
@@ -104,7 +106,7 @@ func (k *Marks) find(ctx context.Context) (natsjs.KeyValue, error) {
 	}
 	kv, err := k.conn.findStateBucket(ctx)
 	if err == nil {
-		k.bucket = kv
+		k.bucket, k.client = kv, client
 	}
 	return kv, err
 }
@@ -129,14 +131,15 @@ func (k *Marks) failed(doing string, err error) error {
 func (k *Marks) open(ctx context.Context) (natsjs.KeyValue, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.bucket != nil {
+	client := k.conn.client.Load()
+	if k.bucket != nil && k.client == client {
 		return k.bucket, nil
 	}
 	kv, err := k.conn.stateBucket(ctx, k.cfg.Stream, k.cfg.Manage)
 	if err != nil {
 		return nil, err
 	}
-	k.bucket = kv
+	k.bucket, k.client = kv, client
 	return kv, nil
 }
 
@@ -161,7 +164,7 @@ func (c *Conn) findStateBucket(ctx context.Context) (natsjs.KeyValue, error) {
 	began := time.Now()
 	for {
 		within, cancel := context.WithTimeout(ctx, time.Second)
-		kv, err := c.js.KeyValue(within, StateBucket)
+		kv, err := c.js().KeyValue(within, StateBucket)
 		cancel()
 		if err != nil && c.deniedSince(c.prefix+"STREAM.INFO.KV_"+StateBucket, began) {
 			return nil, ErrDenied

@@ -311,7 +311,7 @@ func (s *Source) proved() bool {
 func (s *Source) send(m *Message, now time.Time) bool {
 	s.uncover(m)
 	if s.cfg.AckAsync {
-		if s.conn.nc.Publish(m.reply, wire(m.verdict)) != nil {
+		if s.conn.nc().Publish(m.reply, wire(m.verdict)) != nil {
 			return false
 		}
 		s.release(m)
@@ -322,7 +322,7 @@ func (s *Source) send(m *Message, now time.Time) bool {
 	b = strconv.AppendUint(b, m.lease, 10)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, m.nonce, 10)
-	if s.conn.nc.PublishRequest(m.reply, string(b), wire(m.verdict)) != nil {
+	if s.conn.nc().PublishRequest(m.reply, string(b), wire(m.verdict)) != nil {
 		return false
 	}
 	if m.sentAt.IsZero() {

@@ -153,7 +153,7 @@ func (s *Source) renewPin(now time.Time) {
 	}
 	req := s.appendPin([]byte(`{"batch":1,"max_bytes":1,"expires":1000000`))
 	// Not connected it is asked again after the reconnect.
-	_ = s.conn.nc.PublishRequest(s.nextSubject(), s.ackInbox+pinPrefix+s.pin.id, append(req, '}'))
+	_ = s.conn.nc().PublishRequest(s.nextSubject(), s.ackInbox+pinPrefix+s.pin.id, append(req, '}'))
 }
 
 // renewedPin handles the server's answer to such a request.

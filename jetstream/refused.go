@@ -64,35 +64,44 @@ type resubscribing struct {
 // resubscribe is told that an inbox was refused: some time later another connection is made, if the present one is still there.
 func (c *Conn) resubscribe(subject string) {
 	c.mu.Lock()
+	wait, first := c.scheduleResubscribing(func() bool { return len(c.watchers) > 0 })
+	c.mu.Unlock()
+	if first {
+		c.complain("resubscribe", "the user may not subscribe to an inbox: nothing comes until it may, connecting anew to ask again",
+			slog.String("subject", subject), slog.Duration("in", wait))
+	}
+}
+
+// scheduleResubscribing has another connection made in a while, if that is wanted by then. It reports false if one is to be made anyhow. The caller
+// holds c.mu, and so does who calls wanted.
+func (c *Conn) scheduleResubscribing(wanted func() bool) (wait time.Duration, first bool) {
 	r, now := &c.resubscribing, time.Now()
 	again := now.Sub(r.refused) < 2*resubscribeMax
 	r.refused = now
 	if r.over == c.life {
-		c.mu.Unlock()
-		return
+		return 0, false
 	}
 	if r.over = c.life; again {
 		r.wait = min(2*r.wait, resubscribeMax)
 	} else {
 		r.wait = resubscribeFirst
 	}
-	life, wait := c.life, r.wait
-	r.timer = time.AfterFunc(wait, func() { c.reconnect(life) })
-	c.mu.Unlock()
-	c.complain("resubscribe", "the user may not subscribe to an inbox: nothing comes until it may, connecting anew to ask again",
-		slog.String("subject", subject), slog.Duration("in", wait))
+	life := c.life
+	r.timer = time.AfterFunc(r.wait, func() { c.reconnect(life, wanted) })
+	return r.wait, true
 }
 
-// reconnect makes another connection in place of one, if that is still there. A client that serves no source is left alone.
-func (c *Conn) reconnect(life context.Context) {
+// reconnect makes another connection in place of one, if that is still there. Nobody's is cut for nothing: of a client that serves no source, or all of
+// whose sources have what they need.
+func (c *Conn) reconnect(life context.Context, wanted func() bool) {
 	c.mu.Lock()
-	if r := &c.resubscribing; life.Err() == nil && len(c.watchers) == 0 {
+	if r := &c.resubscribing; life.Err() == nil && !wanted() {
 		r.timer.Reset(r.wait)
 		c.mu.Unlock()
 		return
 	}
 	c.mu.Unlock()
 	if life.Err() == nil {
-		_ = c.nc.ForceReconnect() // fails only if it is closed
+		_ = c.nc().ForceReconnect() // fails only if it is closed
 	}
 }

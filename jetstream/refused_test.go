@@ -56,11 +56,11 @@ func TestRefusedSubscriptions(t *testing.T) {
 					time.Sleep(250 * time.Millisecond)
 					synctest.Wait()
 				}
-				if last = conn.nc.Stats().Reconnects; last != c.reconnects {
+				if last = conn.nc().Stats().Reconnects; last != c.reconnects {
 					t.Errorf("%d reconnects, want %d", last, c.reconnects)
 				}
 				time.Sleep(time.Hour) // it is not refused any more
-				if n := conn.nc.Stats().Reconnects; n > last+1 {
+				if n := conn.nc().Stats().Reconnects; n > last+1 {
 					t.Errorf("%d reconnects after it was given back", n-last)
 				}
 			})

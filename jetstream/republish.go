@@ -56,10 +56,12 @@ func (c *Conn) Republish(ctx context.Context, stream, subject, id string, header
 	defer cancel()
 	var ack *natsjs.PubAck
 	err = c.permitted(within, func(ctx context.Context) (err error) {
-		ack, err = c.js.PublishMsg(ctx, msg)
+		ack, err = c.publish(ctx, msg)
 		return err
 	}, subject)
 	switch {
+	case errors.Is(err, ErrUnpublishable):
+		return fmt.Errorf("publishing to stream %s: %w", stream, err)
 	case err != nil && (isAway(err) || errors.Is(context.Cause(within), ErrNotConnected)):
 		return ErrNotConnected
 	case errors.Is(err, context.DeadlineExceeded):

@@ -77,7 +77,7 @@ func TestNoInboxIsLeftOfALostDurable(t *testing.T) {
 		b.durable.setOnce()
 		b.durable.endRequests("409 Exceeded MaxWaiting")
 		time.Sleep(5 * time.Second)
-		nc := b.source.conn.nc
+		nc := b.source.conn.nc()
 		before := nc.NumSubscriptions()
 		for range 5 {
 			b.source.Pull(PullNothing)

@@ -413,7 +413,7 @@ func TestVersionWhileAway(t *testing.T) {
 	b.next().Nak(10 * time.Millisecond)
 	m := b.next()
 	b.server.Shutdown()
-	b.eventually("the connection is gone", func() bool { return !b.conn.Connected() && b.conn.nc.ConnectedServerVersion() == "" })
+	b.eventually("the connection is gone", func() bool { return !b.conn.Connected() && b.conn.nc().ConnectedServerVersion() == "" })
 	if b.conn.olderThan(2, 12) || !b.conn.olderThan(2, 999) {
 		t.Error("the version is forgotten")
 	}

@@ -108,7 +108,7 @@ func (r *retries) raise(ctx context.Context, c natsjs.StreamConfig, replicas int
 	defer cancel()
 	want := c
 	want.Replicas = replicas
-	stream, err := r.main.conn.js.UpdateStream(within, want)
+	stream, err := r.main.conn.js().UpdateStream(within, want)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {

@@ -148,9 +148,9 @@ func (r *retries) publish(ctx context.Context, msg *nats.Msg) error {
 	}
 	ctx, cancel := r.main.conn.bounded(ctx, putTimeout)
 	defer cancel()
-	ack, err := r.main.conn.js.PublishMsg(ctx, msg)
+	ack, err := r.main.conn.publish(ctx, msg)
 	switch {
-	case err != nil && errors.Is(context.Cause(ctx), ErrNotConnected):
+	case err != nil && !errors.Is(err, ErrUnpublishable) && errors.Is(context.Cause(ctx), ErrNotConnected):
 		return ErrNotConnected
 	case err != nil:
 		return fmt.Errorf("storing in stream %s: %w", RetryStream, err)

@@ -85,9 +85,9 @@ func (r *scanner) run(ctx context.Context, yield func(*Stored) bool) error {
 	if r.done = pending == 0; r.done {
 		return nil
 	}
-	r.inbox = r.conn.nc.NewInbox()
+	r.inbox = r.conn.nc().NewInbox()
 	messages := make(chan *nats.Msg, 4*scanBatch)
-	sub, err := r.conn.nc.ChanSubscribe(r.inbox, messages)
+	sub, err := r.conn.nc().ChanSubscribe(r.inbox, messages)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (r *scanner) create(ctx context.Context) (pending uint64, err error) {
 	}
 	ctx, cancel := r.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	consumer, err := r.conn.js.CreateConsumer(ctx, r.scan.Stream, cfg)
+	consumer, err := r.conn.js().CreateConsumer(ctx, r.scan.Stream, cfg)
 	switch {
 	case errors.Is(err, natsjs.ErrStreamNotFound):
 		return 0, ErrStreamNotFound
@@ -153,14 +153,14 @@ func (r *scanner) create(ctx context.Context) (pending uint64, err error) {
 func (r *scanner) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = r.conn.js.DeleteConsumer(ctx, r.scan.Stream, r.consumer)
+	_ = r.conn.js().DeleteConsumer(ctx, r.scan.Stream, r.consumer)
 }
 
 func (r *scanner) request() error {
 	r.open += scanBatch
 	subject := r.conn.prefix + "CONSUMER.MSG.NEXT." + r.scan.Stream + "." + r.consumer
 	body := `{"batch":` + strconv.Itoa(scanBatch) + `,"expires":` + strconv.FormatInt(int64(scanExpires), 10) + `}`
-	return r.conn.nc.PublishRequest(subject, r.inbox, []byte(body))
+	return r.conn.nc().PublishRequest(subject, r.inbox, []byte(body))
 }
 
 func (r *scanner) receive(ctx context.Context, msg *nats.Msg, yield func(*Stored) bool) error {

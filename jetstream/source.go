@@ -73,6 +73,7 @@ type Source struct {
 	arrived      uint64          // how many messages did
 	counted      uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
 	heard        time.Time       // when something last came for a pull request
+	boundAt      time.Time       // when the durable was bound to
 	tooBig       int64           // a message did not fit this many free bytes
 	counting     time.Time       // when the count of the durable last told that: see continues
 	rounds       rounds          // of keeping leases alive
@@ -348,6 +349,7 @@ func (s *Source) Run(ctx context.Context) error {
 	if !s.connects(ctx) {
 		return nil
 	}
+	defer s.conn.starves(s, false)
 	subs, err := s.subscribe()
 	if err != nil {
 		return err
@@ -424,7 +426,7 @@ func (s *Source) bind(ctx context.Context) *binding {
 			s.welcome(b, said != "")
 			return b
 		}
-		if detail := oneLine(err.Error(), 300); ctx.Err() == nil && !errors.Is(err, ErrNotConnected) {
+		if detail := s.saysFull(err); ctx.Err() == nil && !errors.Is(err, ErrNotConnected) {
 			s.setDetail(detail)
 			if detail != said && s.lives.told() {
 				level := slog.LevelWarn
@@ -540,6 +542,7 @@ func (s *Source) tend(now time.Time) {
 		return
 	}
 	s.watchLanes(now)
+	s.yieldLanes(now)
 	s.renewPin(now)
 	s.refill()
 }
@@ -552,6 +555,7 @@ func (s *Source) open(b *binding) {
 	s.rounds.answer = b.took
 	s.makesWay, s.parkedSince = false, time.Time{}
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
+	s.boundAt = time.Now()
 	s.evidence, s.counting = b.asked, time.Time{}
 	s.hearing = hearing{last: b.asked}
 	s.parked, s.naks = max(b.info.NumAckPending, 0), 0
@@ -588,7 +592,7 @@ func (s *Source) shut() {
 			break
 		}
 		// It came from the durable that was made anew: that one may have it back.
-		_ = s.conn.nc.Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
+		_ = s.conn.nc().Publish(m.reply, []byte("-NAK")) // if it is not sent, the ack wait does the same
 	}
 	s.held, s.bodiless = nil, nil
 	clear(s.empty)
@@ -667,19 +671,16 @@ func (s *Source) connectionChanged(connected bool) {
 
 // subscribe prepares the inbox where the server confirms verdicts, and listens for the advisories that the stream or the
 // durable was deleted, or has another leader. Without permission for those, that is noticed by a waiting pull or the next look.
-func (s *Source) subscribe() ([]*nats.Subscription, error) {
-	s.ackInbox = s.conn.nc.NewRespInbox() + "."
-	var subs []*nats.Subscription
+func (s *Source) subscribe() ([]*subscription, error) {
+	s.ackInbox = s.conn.nc().NewRespInbox() + "."
+	var subs []*subscription
 	for subject, handler := range map[string]nats.MsgHandler{
 		s.ackInbox + "*.*": s.confirmed,
 		"$JS.EVENT.ADVISORY.STREAM.DELETED." + s.cfg.Stream:                         func(*nats.Msg) { s.doubt() },
 		"$JS.EVENT.ADVISORY.CONSUMER.DELETED." + s.cfg.Stream + "." + s.cfg.Durable: func(*nats.Msg) { s.doubt() },
 		s.electedSubject(): s.elected,
 	} {
-		sub, err := s.conn.nc.Subscribe(subject, handler)
-		if err == nil {
-			err = sub.SetPendingLimits(-1, -1)
-		}
+		sub, err := s.conn.subscribe(subject, handler, nil)
 		if err != nil {
 			return nil, err
 		}

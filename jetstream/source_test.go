@@ -265,7 +265,7 @@ func TestLeaseBoundIsExact(t *testing.T) {
 // clientID is the server's id of the connection under test.
 func (b *bench) clientID() uint64 {
 	b.t.Helper()
-	id, err := b.conn.nc.GetClientID()
+	id, err := b.conn.nc().GetClientID()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -455,7 +455,7 @@ func TestVerdictsStayInTheirStream(t *testing.T) {
 				})
 				old.Ack()
 				b.eventually("the source serves the new durable", func() bool { return b.source.Leased() == 0 && b.source.Status().Bound })
-				b.must(nil, b.source.conn.nc.FlushTimeout(5*time.Second))
+				b.must(nil, b.source.conn.nc().FlushTimeout(5*time.Second))
 				if info := b.info(); info.NumAckPending != 1 {
 					t.Fatalf("the old ack settled a message of the new stream: %+v", info)
 				}

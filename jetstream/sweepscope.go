@@ -80,7 +80,7 @@ func (w *Sweep) Keep(ctx context.Context) error {
 	c.Metadata[sweptKey] = w.scope.mark
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
-	if _, err := s.conn.js.UpdateConsumer(ctx, AdvisoryStream, c); err != nil {
+	if _, err := s.conn.js().UpdateConsumer(ctx, AdvisoryStream, c); err != nil {
 		return fmt.Errorf("keeping that a sweep is over: %w", err)
 	}
 	return nil
