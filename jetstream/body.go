@@ -132,6 +132,12 @@ func (s *Source) fill(m, stored *Message) {
 		return
 	}
 	m.Header, m.HeaderLost, m.Body = stored.Header, stored.HeaderLost, stored.Body
+	if m.keyed != nil { // by what its header says now
+		for _, other := range s.unfile(m) {
+			s.offerNext(other)
+		}
+		s.file(m)
+	}
 	m.size += int64(len(m.Body))
 	s.bytes += int64(len(m.Body))
 }

@@ -355,6 +355,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	s.nonce++
 	m.nonce = s.nonce
 	s.leases[m.lease] = m
+	s.file(m)
 	s.bytes += m.size
 	s.touched.add(m)
 	if m.Delivered == 1 {

@@ -157,7 +157,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 	}
 	s.touched.init()
 	if cfg.Ordered {
-		s.order = &order{beneath: beneath{questions: make(chan stretch, 1)}}
+		s.order = &order{keys: map[Key]*keyed{}, behind: map[Key][]*Message{}, beneath: beneath{questions: make(chan stretch, 1)}}
 	}
 	if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
@@ -568,7 +568,8 @@ func (s *Source) shut() {
 	}
 	s.held, s.bodiless = nil, nil
 	if s.order != nil {
-		s.order.held, s.order.behind = nil, nil
+		s.order.held = nil
+		clear(s.order.behind)
 	}
 	for _, m := range s.leases {
 		s.release(m)
