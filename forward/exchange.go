@@ -78,7 +78,7 @@ func (x *exchange) try(req *http.Request) (*http.Response, error) {
 	x.again, x.result.Sent, x.result.Duration = false, false, 0
 	x.expired.Store(false)
 	x.asked, x.had = false, false
-	err := x.client.app.wait(x.Context)
+	err := x.client.app.wait(x.Context, x.stillWanted)
 	if err == nil {
 		err = x.stillWanted()
 	}

@@ -107,6 +107,9 @@ func (s *Source) beginInOrder(m *Message) bool {
 		return false
 	}
 	m.started = true
+	if s.pin.begun.IsZero() {
+		s.pin.begun = time.Now()
+	}
 	s.refill()
 	return true
 }

@@ -91,6 +91,7 @@ type Source struct {
 	orderer orderer // set before Run
 	pin     pin
 	hearing hearing
+	aside   aside
 
 	makesWay bool // no request is sent, for the sake of the source that the durable is pinned to: see leaveRoom
 
@@ -148,6 +149,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		kick:       make(chan struct{}, 1),
 		post:       make(chan struct{}, 1),
 		incomplete: make(chan struct{}, 1),
+		aside:      aside{unpin: make(chan string, 1)},
 		looks:      looks{wanted: make(chan struct{}, 1), hurry: make(chan struct{}, 1)},
 		leases:     map[uint64]*Message{},
 		settling:   map[*Message]struct{}{},
@@ -357,6 +359,7 @@ func (s *Source) Run(ctx context.Context) error {
 	if s.order != nil {
 		questions := s.order.beneath.questions
 		beside.Go(func() { s.lookBeneath(ctx, questions) })
+		beside.Go(func() { s.unpinWhenAsked(ctx) })
 	}
 	beside.Go(func() { s.lookWhenAsked(ctx) })
 	beside.Go(func() { s.completeAll(ctx) })
@@ -520,6 +523,7 @@ func (s *Source) tend(now time.Time) {
 	}
 	s.watchLanes(now)
 	s.renewPin(now)
+	s.yield(now)
 	s.refill()
 }
 
@@ -530,6 +534,7 @@ func (s *Source) open(b *binding) {
 	s.rounds.lose()
 	s.rounds.answer = b.took
 	s.makesWay, s.parkedSince = false, time.Time{}
+	s.aside.stands, s.aside.others, s.aside.telling = false, time.Time{}, time.Time{}
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.evidence, s.counting = b.asked, time.Time{}
 	s.hearing = hearing{last: b.asked}

@@ -115,6 +115,7 @@ func (p *Pipeline) AppChanged(up bool) {
 
 // pull lets as much be pulled as the app takes. The caller holds p.mu.
 func (p *Pipeline) pull() {
+	p.Source.AppFails(p.away || p.open)
 	switch {
 	case p.away || p.gate.keepsAlone():
 		p.Source.Pull(jetstream.PullNothing)
@@ -310,8 +311,12 @@ type worker struct {
 	turn    chan struct{}        // see places.take
 }
 
-// stillLeased reports whether all messages of the request are leased: the lease of one that waited for the app may be lost meanwhile.
+// stillLeased reports whether all messages of the request are leased, and this sidecar's to call the app with: the lease of one that waited for the app
+// may be lost meanwhile, or its durable be another's.
 func (w *worker) stillLeased() bool {
+	if len(w.sends) == 1 {
+		return !w.sends[0].Unwanted()
+	}
 	return !jetstream.LostAny(w.sends)
 }
 
