@@ -155,7 +155,7 @@ func TestDurableIsPassedSeldom(t *testing.T) {
 		for _, c := range w.clients {
 			c.fail(true, PullOne)
 		}
-		pause := time.NewTicker(time.Second)
+		pause := time.NewTicker(20 * time.Second)
 		defer pause.Stop()
 		for end := time.Now().Add(20 * time.Minute); time.Now().Before(end); <-pause.C {
 			w.durable.publish("s.0")
