@@ -40,14 +40,19 @@ func newApp(gated bool, onChange func(bool, error)) *app {
 	}
 }
 
-// wait returns once a request may try to connect.
-func (a *app) wait(ctx context.Context) error {
+// askEvery is how often it is asked of a message that waits whether it is still to be sent.
+const askEvery = time.Second
+
+// wait returns once a request may try to connect, or with an error when ctx ends or the message is not wanted any more.
+func (a *app) wait(ctx context.Context, stillWanted func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if !a.gated || a.up.Load() {
 		return nil
 	}
+	ask := time.NewTicker(askEvery)
+	defer ask.Stop()
 	for {
 		a.mu.Lock()
 		opened := a.opened
@@ -57,6 +62,10 @@ func (a *app) wait(ctx context.Context) error {
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-ask.C:
+			if err := stillWanted(); err != nil {
+				return err
+			}
 		}
 	}
 }

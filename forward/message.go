@@ -25,7 +25,7 @@ type Message struct {
 	// when it turns out that nothing of it was, and a connection is waited for again.
 	Sending func(bool)
 
-	// Wanted, if set, is asked whether the message is still to be sent: after every wait, before a connection is asked for, and over
+	// Wanted, if set, is asked whether the message is still to be sent: every second while the app is not ready, after every wait, before a connection is asked for, and over
 	// plain HTTP/1.1 again when it is had. If not, the outcome is HandedBack.
 	Wanted func() bool
 

@@ -17,7 +17,7 @@ var errLate = errors.New("the turn was over when the connection was had")
 // ready waits until the app may be there and it is the request's turn. No connection is held meanwhile: the app might close it.
 func (x *exchange) ready() error {
 	for {
-		if err := x.client.app.wait(x.Context); err != nil {
+		if err := x.client.app.wait(x.Context, x.stillWanted); err != nil {
 			return err
 		}
 		if !x.late() {

@@ -37,6 +37,20 @@ func TestNotWantedAnyMore(t *testing.T) {
 	}
 }
 
+// One that waits for an app which is not ready is handed back while it waits.
+func TestNotWantedWhileTheAppIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, &network{}, func(s *setup) { s.config.Ready.Path = "/ready" })
+		m := message("x")
+		since := time.Now()
+		m.Wanted = func() bool { return time.Since(since) < time.Minute }
+		r := c.Forward(t.Context(), target(t, c, "POST"), m)
+		if took := time.Since(since); r.Kind != policy.HandedBack || r.Sent || took > time.Minute+2*askEvery {
+			t.Errorf("%+v after %s", r, took)
+		}
+	})
+}
+
 // A connection that was had for a message that is not wanted any more serves the next one.
 func TestNotWantedWhenTheConnectionIsHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

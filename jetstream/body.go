@@ -175,6 +175,12 @@ func (s *Source) fill(m, stored *Message) {
 		return
 	}
 	m.Header, m.HeaderLost, m.Body = stored.Header, stored.HeaderLost, stored.Body
+	if m.keyed != nil { // by what its header says now
+		for _, other := range s.unfile(m) {
+			s.offerNext(other)
+		}
+		s.file(m)
+	}
 	m.size += stored.size
 	s.bytes += stored.size
 }

@@ -104,7 +104,7 @@ func TestBodyKeepsOrder(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	cfg := b.ordered()
 	b.prepare = func(s *Source) {
-		s.Tell(func(*Message, *Message) bool { return true }, func(*Message) *Message { return nil }, func() {})
+		s.Tell(func(*Message) Key { return Key{} }, func(*Message) *Message { return nil }, func() {})
 	}
 	b.run(cfg)
 	readable := b.unreadable()

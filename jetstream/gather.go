@@ -22,7 +22,7 @@ func (o *order) arrived(number uint64) (gap bool) {
 
 // begin is told what the server says of the durable when it is bound.
 func (o *order) begin(info *natsjs.ConsumerInfo) {
-	*o = order{beneath: o.beneath, next: info.Delivered.Consumer + 1}
+	*o = order{beneath: o.beneath, keys: o.keys, behind: o.behind, next: info.Delivered.Consumer + 1}
 	o.beneath.heed(info)
 	if info.NumAckPending > 0 {
 		o.scatter()

@@ -22,7 +22,7 @@ type mishap struct {
 }
 
 // The kinds of mishaps; what comes often stands here often.
-var mishaps = []string{"publish", "publish", "publish", "kill", "kill", "stop", "cut", "cut", "stall", "stall", "restart", "elect", "elect", "rest", "rest"}
+var mishaps = []string{"publish", "publish", "publish", "kill", "kill", "stop", "cut", "cut", "stall", "stall", "restart", "elect", "elect", "rest", "rest", "away", "away"}
 
 const modelKeys = 3
 
@@ -63,6 +63,13 @@ func (w *orderWorld) happen(e mishap, heal func(time.Duration, func())) error {
 		if s := c.source; s != nil {
 			s.Pull(PullOne)
 			heal(e.length, func() { s.Pull(PullAll) })
+		}
+	case "away":
+		if s := c.source; s != nil {
+			much := Pulling(c.random.IntN(2)) // its app is away, or its breaker open
+			s.AppFails(true)
+			s.Pull(much)
+			heal(4*e.length, func() { s.AppFails(false); s.Pull(PullAll) })
 		}
 	case "restart":
 		w.disturb(-1)

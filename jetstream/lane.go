@@ -108,7 +108,7 @@ func (s *Source) expected() (coming, lost int) {
 // network most of the leases are on their way, and it is asked for more meanwhile. For fewer it asks if no request waits and
 // half the prefetch is used up: requests for one or two would soon take all lanes, and make room wait for one of them.
 func (s *Source) refill() {
-	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || s.refused != "" || s.makesWay && s.pin.id == "" {
+	if s.bound == nil || s.pulling == PullNothing || s.stopped || s.rebind != "" || s.refused != "" || s.makesWay && s.pin.id == "" || s.aside.stands {
 		return
 	}
 	free := s.wants()
@@ -356,6 +356,7 @@ func (s *Source) admit(l *lane, m *Message, seq uint64) {
 	s.nonce++
 	m.nonce = s.nonce
 	s.leases[m.lease] = m
+	s.file(m)
 	s.bytes += m.size
 	s.touched.add(m)
 	if m.Delivered == 1 {

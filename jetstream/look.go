@@ -204,6 +204,7 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	s.offerHeld(info)
 	s.gather(info, l.asked, l.arrived)
 	s.leaveRoom(info, time.Now())
+	s.standAside(info, time.Now())
 	s.warnParked(l, info, time.Now())
 }
 

@@ -72,6 +72,8 @@ type Message struct {
 	keptIn     uint64    // in which round that was; 0: it was not, it delivered the message then
 	coveredBy  *lane     // its ack asked for a message there, which takes over the lease
 	prev, next *Message  // in the touch list
+	keyed      *keyed    // the leases of its key, on a source that keeps order
+	place      int       // among those
 }
 
 // Fresh reports whether the message was not tried before, as far as is known. It is for who works on the message.

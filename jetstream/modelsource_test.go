@@ -33,7 +33,7 @@ func runModel(t *testing.T, ackWait time.Duration, n int, change func(*ConsumerC
 	}
 	b.source = NewSource(conn, cfg, quiet())
 	if cfg.Ordered {
-		b.source.Tell(func(*Message, *Message) bool { return false }, func(*Message) *Message { return nil }, func() {})
+		b.source.Tell(func(m *Message) Key { return Key{Alone: m.Sequence} }, func(*Message) *Message { return nil }, func() {})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	stop := make(chan struct{})

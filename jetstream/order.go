@@ -21,7 +21,9 @@ type order struct {
 	gathering bool
 	unsure    bool       // it is not known whom the durable is pinned to: after a change of connection or leader, or a silence
 	held      []*Message // leased and not offered
-	behind    []*Message // leased and not begun, since an earlier one of their key is leased
+
+	keys   map[Key]*keyed     // the leases of each
+	behind map[Key][]*Message // leased and not begun, since an earlier one of their key is leased
 
 	// While it gathers.
 	since  time.Time // when it began
@@ -33,16 +35,16 @@ type order struct {
 
 // orderer is who keeps the turns of the keys: see Tell.
 type orderer struct {
-	same     func(a, b *Message) bool
+	key      func(*Message) Key
 	released func(*Message) *Message
 	unpinned func()
 }
 
-// Tell sets what the source has to know to keep order: whether two messages have the same key; and who is told of two things: that the lease of a message ended, for whatever reason, which returns the
+// Tell sets what the source has to know to keep order: the key of a message; and who is told of two things: that the lease of a message ended, for whatever reason, which returns the
 // message that is to be offered next, if there is one that waited for it; and that the durable is another's, so that what waits for another try is to be begun now: Begin hands it back.
 // None of them must call the source. It is called before Run.
-func (s *Source) Tell(same func(a, b *Message) bool, released func(*Message) *Message, unpinned func()) {
-	s.orderer = orderer{same, released, unpinned}
+func (s *Source) Tell(key func(*Message) Key, released func(*Message) *Message, unpinned func()) {
+	s.orderer = orderer{key, released, unpinned}
 }
 
 // Take waits for a message, as Next does, and leaves it to Begin to begin it.
@@ -101,26 +103,15 @@ func (s *Source) beginInOrder(m *Message) bool {
 		return false
 	}
 	if s.overtakes(m) {
-		s.order.behind = append(s.order.behind, m)
+		s.order.behind[m.keyed.key] = append(s.order.behind[m.keyed.key], m)
 		return false
 	}
 	m.started = true
+	if s.pin.begun.IsZero() {
+		s.pin.begun = time.Now()
+	}
 	s.refill()
 	return true
-}
-
-// overtakes reports whether an earlier message of the same key is leased. What came to its turn just when earlier ones were gathered must not be
-// begun before them.
-func (s *Source) overtakes(m *Message) bool {
-	if s.orderer.same == nil {
-		return false
-	}
-	for _, other := range s.leases {
-		if other.Sequence < m.Sequence && s.orderer.same(other, m) {
-			return true
-		}
-	}
-	return false
 }
 
 // hold puts a message off until the next look at the durable, and so all that are not begun: they must not overtake it.
@@ -149,12 +140,7 @@ func (s *Source) passTurn(m *Message) {
 	if next != nil {
 		s.offerNext(next)
 	}
-	if s.order == nil {
-		return
-	}
-	behind := s.order.behind
-	s.order.behind = nil
-	for _, m := range behind {
+	for _, m := range s.unfile(m) {
 		s.offerNext(m)
 	}
 }
@@ -191,8 +177,12 @@ func (s *Source) takeHeld() *Message {
 	if m := s.takeDoubted(); m != nil || s.order == nil {
 		return m
 	}
-	held := append(s.order.held, s.order.behind...)
-	s.order.held, s.order.behind = nil, nil
+	held := s.order.held
+	for _, behind := range s.order.behind {
+		held = append(held, behind...)
+	}
+	s.order.held = nil
+	clear(s.order.behind)
 	if len(held) == 0 {
 		return nil
 	}

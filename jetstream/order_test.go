@@ -231,7 +231,7 @@ func TestNothingBeginsBeforeALeasedOne(t *testing.T) {
 	b.publish(2)
 	cfg := b.ordered()
 	b.prepare = func(s *Source) {
-		s.Tell(func(*Message, *Message) bool { return true }, func(*Message) *Message { return nil }, func() {})
+		s.Tell(func(*Message) Key { return Key{} }, func(*Message) *Message { return nil }, func() {})
 	}
 	b.run(cfg)
 	one, two := b.source.Take(b.ctx), b.source.Take(b.ctx)

@@ -108,7 +108,7 @@ func (c *orderClient) start() error {
 	}
 	c.source = NewSource(c.conn, c.w.cfg, c.conn.log)
 	if c.w.cfg.Ordered {
-		c.source.Tell(func(a, b *Message) bool { return a.Subject == b.Subject }, c.released, c.unpinned)
+		c.source.Tell(func(m *Message) Key { return Key{Name: m.Subject} }, c.released, c.unpinned)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.ended.Go(func() { _ = c.source.Run(c.ctx) })

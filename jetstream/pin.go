@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -28,6 +27,7 @@ const (
 type pin struct {
 	id      string    // empty: the durable is not pinned to this source, as far as is known
 	since   time.Time // when that was told
+	begun   time.Time // when the first message was begun since; zero: none was. With an order only
 	renewed time.Time // when the server was last asked with the id
 }
 
@@ -74,7 +74,7 @@ func (s *Source) takePin(m *Message) {
 	if m.Header[pinHeader] = ids[:len(ids)-1]; len(ids) == 1 {
 		delete(m.Header, pinHeader)
 	}
-	if s.pin.id != id {
+	if s.pin.id != id && id != s.aside.yielded {
 		now := time.Now()
 		s.pin = pin{id: id, since: now, renewed: now}
 		if s.lives.told() {
@@ -89,10 +89,15 @@ func (s *Source) losePin() {
 	if s.pin.id == "" {
 		return
 	}
-	s.pin = pin{}
 	if s.lives.told() {
 		s.log.Warn("the durable is not pinned to this sidecar any more")
 	}
+	s.unpinHere()
+}
+
+// unpinHere forgets the pin, and hands back what is not at the app.
+func (s *Source) unpinHere() {
+	s.pin = pin{}
 	if s.order == nil {
 		return
 	}
@@ -189,11 +194,7 @@ func (s *Source) Unpin(ctx context.Context) {
 	if group == "" {
 		return
 	}
-	var answer struct{}
-	err := s.conn.api(ctx, "CONSUMER.UNPIN."+s.cfg.Stream+"."+s.cfg.Durable, []byte(`{"group":`+strconv.Quote(group)+`}`), &answer)
-	if err != nil {
-		s.log.Debug("the durable stays pinned to this sidecar for a while", slog.String("error", err.Error()))
-	}
+	s.tellUnpin(ctx, group)
 }
 
 // unpinned says what a durable lacks to be served by one sidecar at a time, or nothing.

@@ -94,6 +94,7 @@ type Source struct {
 	orderer orderer // set before Run
 	pin     pin
 	hearing hearing
+	aside   aside
 
 	makesWay bool // no request is sent, for the sake of the source that the durable is pinned to: see leaveRoom
 
@@ -151,6 +152,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 		kick:       make(chan struct{}, 1),
 		post:       make(chan struct{}, 1),
 		incomplete: make(chan struct{}, 1),
+		aside:      aside{unpin: make(chan string, 1)},
 		looks:      looks{wanted: make(chan struct{}, 1), hurry: make(chan struct{}, 1)},
 		leases:     map[uint64]*Message{},
 		settling:   map[*Message]struct{}{},
@@ -161,7 +163,7 @@ func NewSource(conn *Conn, cfg ConsumerConfig, log *slog.Logger) *Source {
 	}
 	s.touched.init()
 	if cfg.Ordered {
-		s.order = &order{beneath: beneath{questions: make(chan stretch, 1)}}
+		s.order = &order{keys: map[Key]*keyed{}, behind: map[Key][]*Message{}, beneath: beneath{questions: make(chan stretch, 1)}}
 	}
 	if cfg.Stream != RetryStream && cfg.Stream != AdvisoryStream {
 		s.retries = newRetries(s)
@@ -365,6 +367,7 @@ func (s *Source) Run(ctx context.Context) error {
 	if s.order != nil {
 		questions := s.order.beneath.questions
 		beside.Go(func() { s.lookBeneath(ctx, questions) })
+		beside.Go(func() { s.unpinWhenAsked(ctx) })
 	}
 	beside.Go(func() { s.lookWhenAsked(ctx) })
 	beside.Go(func() { s.completeAll(ctx) })
@@ -544,6 +547,7 @@ func (s *Source) tend(now time.Time) {
 	s.watchLanes(now)
 	s.yieldLanes(now)
 	s.renewPin(now)
+	s.yield(now)
 	s.refill()
 }
 
@@ -554,6 +558,7 @@ func (s *Source) open(b *binding) {
 	s.rounds.lose()
 	s.rounds.answer = b.took
 	s.makesWay, s.parkedSince = false, time.Time{}
+	s.aside.stands, s.aside.others, s.aside.telling = false, time.Time{}, time.Time{}
 	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
 	s.boundAt = time.Now()
 	s.evidence, s.counting = b.asked, time.Time{}
@@ -597,7 +602,8 @@ func (s *Source) shut() {
 	s.held, s.bodiless = nil, nil
 	clear(s.empty)
 	if s.order != nil {
-		s.order.held, s.order.behind = nil, nil
+		s.order.held = nil
+		clear(s.order.behind)
 	}
 	for _, m := range s.leases {
 		s.release(m)

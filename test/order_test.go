@@ -31,8 +31,14 @@ func bySubject(c call) string { return c.subject }
 // inOrder holds that of each key one message at a time was called, and none again once a later one was.
 func (w *world) inOrder(key func(call) string) {
 	w.t.Helper()
+	w.inOrderOf(w.app.all(), key)
+}
+
+// inOrderOf holds as much of these calls, the first one first.
+func (w *world) inOrderOf(calls []call, key func(call) string) {
+	w.t.Helper()
 	last := map[string]call{}
-	for _, c := range w.app.all() {
+	for _, c := range calls {
 		k := key(c)
 		if before, ok := last[k]; ok {
 			if before.ended.IsZero() || c.begun.Before(before.ended) {

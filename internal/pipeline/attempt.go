@@ -111,12 +111,12 @@ func (p *Pipeline) try(ctx context.Context, w *worker, a *attempt) (decided bool
 		p.gate.wantAlone()
 		defer p.gate.notAlone()
 	}
-	e := entry{alone: alone, fresh: a.message.Fresh()}
+	e := entry{alone: alone, fresh: a.message.Fresh(), unwanted: a.message.Unwanted}
 	if !p.enter(ctx, w, e) {
-		a.result.Kind = policy.HandedBack // stopping
+		a.result.Kind = policy.HandedBack // stopping, or not wanted any more
 		return true
 	}
-	if a.message.Lost() { // it waited for long
+	if a.message.Unwanted() { // it waited for long
 		p.gate.exit()
 		a.result.Kind = policy.HandedBack
 		return true

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -38,9 +39,16 @@ func newGate(cfg policy.BreakerConfig, concurrency int) *gate {
 type entry struct {
 	alone bool // nobody else may be at the app
 	fresh bool // it was not tried before: the app is probed with such a one rather than with one that failed, which may be the cause
+
+	unwanted func() bool // asked now and then while it waits: whether it is not to be sent any more; nil: it is
 }
 
-// enter waits until a request may be sent. It returns an error when ctx ends, or has ended; else leave must follow.
+// askEvery is how often it is asked of a message that waits whether it is to be sent.
+const askEvery = time.Second
+
+var errUnwanted = errors.New("the message is not to be sent any more")
+
+// enter waits until a request may be sent. It returns an error when ctx ends, or has ended, or when the message is not to be sent; else leave must follow.
 func (g *gate) enter(ctx context.Context, e entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -72,10 +80,16 @@ func (g *gate) enter(ctx context.Context, e entry) error {
 			}
 			continue
 		}
+		if e.unwanted != nil {
+			wait = min(wait, askEvery)
+		}
 		await(ctx, changed, wait)
 		g.stopWaiting()
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if e.unwanted != nil && e.unwanted() {
+			return errUnwanted
 		}
 	}
 }

@@ -308,6 +308,22 @@ func TestGateEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// A message that is not to be sent any more leaves the gate soon, though nothing changes there.
+func TestGateIsLeftByWhatIsNotWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := opened(t)
+		mustEnter(t, g, false) // the probe, which takes its time
+		since := time.Now()
+		err := g.enter(t.Context(), entry{unwanted: func() bool { return time.Since(since) > time.Minute }})
+		if took := time.Since(since); !errors.Is(err, errUnwanted) || took > time.Minute+2*askEvery {
+			t.Errorf("%v after %s", err, took)
+		}
+		if g.waiting != 0 || g.inside != 1 {
+			t.Errorf("%d wait, %d are inside", g.waiting, g.inside)
+		}
+	})
+}
+
 // An app is asked whether it is ready as often as it would be tried, where there is nothing to try it with, and never beside a message.
 func TestGateAsksAnAppThatNothingComesFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

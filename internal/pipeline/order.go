@@ -17,21 +17,15 @@ const headerOrder = "header:"
 // when the server has its verdict. One that is to be tried again stays leased, keeps its turn, and waits here.
 type order struct {
 	source *jetstream.Source
-	by     func(*jetstream.Message) orderKey
+	by     func(*jetstream.Message) jetstream.Key
 
 	next sync.Mutex // held by who waits for a message: they join in the order they came
 
 	mu      sync.Mutex // a leaf
-	turns   *turns[orderKey, *jetstream.Message]
+	turns   *turns[jetstream.Key, *jetstream.Message]
 	timers  map[*jetstream.Message]*time.Timer // of those that wait to be tried again
 	firing  sync.WaitGroup                     // timers that give their message back just now
 	stopped bool                               // nothing waits any more
-}
-
-// orderKey is what must not overtake each other. A message without a key has one of its own.
-type orderKey struct {
-	name  string
-	alone uint64 // the message's sequence, if it has no key
 }
 
 // newOrder returns nil if there is no order.
@@ -42,27 +36,27 @@ func newOrder(by string, source *jetstream.Source) *order {
 	}
 	o := &order{
 		source: source, by: key, timers: map[*jetstream.Message]*time.Timer{},
-		turns: newTurns[orderKey](func(m *jetstream.Message) uint64 { return m.Sequence }),
+		turns: newTurns[jetstream.Key](func(m *jetstream.Message) uint64 { return m.Sequence }),
 	}
-	source.Tell(func(a, b *jetstream.Message) bool { return key(a) == key(b) }, o.released, o.hurry)
+	source.Tell(key, o.released, o.hurry)
 	return o
 }
 
 // orderBy is how to find a message's key; nil if there is no order.
-func orderBy(by string) func(*jetstream.Message) orderKey {
+func orderBy(by string) func(*jetstream.Message) jetstream.Key {
 	header, isHeader := strings.CutPrefix(by, headerOrder)
 	switch {
 	case isHeader:
-		return func(m *jetstream.Message) orderKey {
+		return func(m *jetstream.Message) jetstream.Key {
 			if values := m.Header[header]; len(values) > 0 && values[0] != "" {
-				return orderKey{name: values[0]}
+				return jetstream.Key{Name: values[0]}
 			}
-			return orderKey{alone: m.Sequence}
+			return jetstream.Key{Alone: m.Sequence}
 		}
 	case by == OrderStream:
-		return func(*jetstream.Message) orderKey { return orderKey{} }
+		return func(*jetstream.Message) jetstream.Key { return jetstream.Key{} }
 	case by == OrderSubject:
-		return func(m *jetstream.Message) orderKey { return orderKey{name: m.Subject} }
+		return func(m *jetstream.Message) jetstream.Key { return jetstream.Key{Name: m.Subject} }
 	default:
 		return nil
 	}

@@ -117,6 +117,7 @@ func (p *Pipeline) AppChanged(up bool) {
 
 // pull lets as much be pulled as the app takes. The caller holds p.mu.
 func (p *Pipeline) pull() {
+	p.Source.AppFails(p.away || p.open)
 	switch {
 	case p.away || p.gate.keepsAlone():
 		p.Source.Pull(jetstream.PullNothing)
@@ -319,8 +320,12 @@ type worker struct {
 	turnedBack bool                        // it opened while the request waited for another turn: it was not sent
 }
 
-// stillLeased reports whether all messages of the request are leased: the lease of one that waited for the app may be lost meanwhile.
+// stillLeased reports whether all messages of the request are leased, and this sidecar's to call the app with: the lease of one that waited for the app
+// may be lost meanwhile, or its durable be another's.
 func (w *worker) stillLeased() bool {
+	if len(w.sends) == 1 {
+		return !w.sends[0].Unwanted()
+	}
 	return !jetstream.LostAny(w.sends)
 }
 

@@ -52,6 +52,10 @@ func (p *Pipeline) retry(m *jetstream.Message, delay time.Duration) {
 	p.Source.Survived(m)
 	if !p.order.later(m, delay) {
 		m.HandBack() // stopping
+		return
+	}
+	if m.Unwanted() {
+		p.order.hurry() // whose durable it is may have been told before it waited
 	}
 }
 

@@ -3,13 +3,15 @@ package pipeline
 import (
 	"runtime"
 	"testing"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 // A million keys, of which a few have messages at a time, take the memory of a few.
 func TestTurnsForgetKeys(t *testing.T) {
 	const leases, keys = 32, 1_000_000
-	turns := newTurns[orderKey](func(p *parcel) uint64 { return uint64(p.sequence) })
-	key := func(i int) orderKey { return orderKey{alone: uint64(i)} }
+	turns := newTurns[jetstream.Key](func(p *parcel) uint64 { return uint64(p.sequence) })
+	key := func(i int) jetstream.Key { return jetstream.Key{Alone: uint64(i)} }
 	leased := map[int]*parcel{}
 	before := heap()
 	for i := range keys {
