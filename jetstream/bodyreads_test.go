@@ -46,7 +46,7 @@ func TestBodiesAreReadTogether(t *testing.T) {
 			cfg := b.config()
 			if cfg.Ordered = ordered; ordered {
 				b.prepare = func(s *Source) {
-					s.Tell(func(*Message, *Message) bool { return false }, func(*Message) *Message { return nil }, func() {})
+					s.Tell(func(m *Message) Key { return Key{Alone: m.Sequence} }, func(*Message) *Message { return nil }, func() {})
 				}
 			}
 			b.run(cfg)
