@@ -55,8 +55,8 @@ type Conn struct {
 	end      context.CancelFunc
 
 	dialer        dialer
-	leaving       sync.WaitGroup // see unsubscribe
-	payload       atomic.Int64   // the most that the server takes, as it was last known
+	leaving       joined       // see unsubscribe
+	payload       atomic.Int64 // the most that the server takes, as it was last known
 	outages       spells
 	resubscribing resubscribing
 	full          time.Time            // when the server refused a subscription since there are too many; zero: it did not over this connection

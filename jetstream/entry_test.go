@@ -141,7 +141,7 @@ func TestEntryFits(t *testing.T) {
 // What is left out of an entry leaves the values of a name in their order.
 func TestEntryKeepsTheOrderOfValues(t *testing.T) {
 	first := "much longer than the others"
-	msgs, dropped, err := testLetters(nil).entries(letter(nil, map[string][]string{
+	msgs, dropped, err := testLetters(newConn(Config{}, quiet())).entries(letter(nil, map[string][]string{
 		"X-A": {first, "second", "the third"}, "X-B": {"1", strings.Repeat("b", maxHeaderBlock), "2"},
 	}), 1<<20)
 	if err != nil || len(msgs) != 1 || dropped != 3 { // the response and the error too

@@ -25,7 +25,7 @@ type subscription struct {
 type subscriptions struct {
 	mu      sync.Mutex
 	all     map[*subscription]struct{}
-	endings sync.WaitGroup
+	endings joined
 }
 
 // subscribe has what comes for a subject taken, without a limit on what waits for that. It fails only where the connection is being closed.
