@@ -95,7 +95,8 @@ func (w *Sweep) strandedNow(ctx context.Context) (stranded, error) {
 		return stranded{}, err
 	}
 	l := stranded{of: incarnation{stream.Created, before.Created}}
-	if !w.scope.of.same(l.of) {
+	own := s.due != nil // copies in the retry stream: no advisory is kept of them, and nobody else's durable takes them
+	if own || !w.scope.of.same(l.of) {
 		if w.scope, err = s.scopeOf(ctx, l.of, before); err != nil {
 			w.scope = sweepScope{}
 			return stranded{}, err
@@ -111,7 +112,7 @@ func (w *Sweep) strandedNow(ctx context.Context) (stranded, error) {
 	if l.sequences, l.cut, err = w.deliveredAndThere(ctx, filters(before.Config)); err != nil {
 		return stranded{}, err
 	}
-	if len(l.sequences) > 0 && stream.State.Consumers > 1 {
+	if len(l.sequences) > 0 && stream.State.Consumers > 1 && !own {
 		elsewhere, err := s.atWorkElsewhere(ctx)
 		if err != nil {
 			return stranded{}, err

@@ -31,6 +31,9 @@ func (s *Source) scopeOf(ctx context.Context, of incarnation, info *natsjs.Consu
 	if len(c.subjects) == 0 {
 		c.subjects = []string{">"}
 	}
+	if s.due != nil {
+		return c, nil
+	}
 	record, since, err := s.recorded(ctx)
 	if err != nil || since.IsZero() {
 		return c, err
