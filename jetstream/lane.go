@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,7 +49,8 @@ type lane struct {
 	inbox  string        // the reply subject of request n is inbox + n
 	closed chan struct{} // closed when nothing more can arrive
 
-	exchange bool // its requests come with acks
+	exchange bool          // its requests come with acks
+	taken    atomic.Uint64 // how much of what arrived is done with
 
 	// Guarded by Source.mu.
 	number    uint64    // of the request
@@ -70,6 +72,10 @@ type lane struct {
 	lost      int       // as a ghost: messages it may have been sent that did not arrive
 	unjudged  time.Time // as a ghost: since when all that it may still have brought counts as lost; zero: a look told how much may be
 	until     time.Time
+
+	// Set by the answer that ends a silence: see sentAfter.
+	oldUpTo  uint64    // so much had arrived by then, done with or not
+	oldAfter time.Time // and was sent after this, more is not known
 
 	// Of an exchange.
 	first  uint64     // number of the first request
@@ -222,7 +228,10 @@ func (s *Source) newLane(exchange bool) *lane {
 	}
 	l := &lane{inbox: s.conn.nc().NewRespInbox() + ".", closed: make(chan struct{}), exchange: exchange}
 	var err error
-	l.sub, err = s.conn.subscribe(l.inbox+"*", func(msg *nats.Msg) { s.receive(l, msg) }, func() { s.laneClosed(l) })
+	l.sub, err = s.conn.subscribe(l.inbox+"*", func(msg *nats.Msg) {
+		s.receive(l, msg)
+		l.taken.Add(1)
+	}, func() { s.laneClosed(l) })
 	if err != nil {
 		return nil // the connection is being closed
 	}

@@ -67,6 +67,9 @@ func (s *Source) heardAnswer(asked, now time.Time) bool {
 			s.wake()
 			return false
 		}
+		for _, l := range s.lanes {
+			l.oldUpTo, l.oldAfter = l.taken.Load()+l.sub.waiting(), h.quiet // it came before the answer, but each inbox is taken from by itself
+		}
 		h.quiet = time.Time{}
 	}
 	return true
@@ -75,8 +78,12 @@ func (s *Source) heardAnswer(asked, now time.Time) bool {
 // sentAfter is a time after which the server sent what arrives now on a lane: what comes after a silence may have waited on its way, but was asked
 // for by the lane's request.
 func (s *Source) sentAfter(l *lane, now time.Time) time.Time {
-	if s.hearing.quiet.IsZero() {
+	quiet := s.hearing.quiet
+	if l.taken.Load() < l.oldUpTo {
+		quiet = later(quiet, l.oldAfter)
+	}
+	if quiet.IsZero() {
 		return now
 	}
-	return later(s.hearing.quiet, l.sentAt)
+	return later(quiet, l.sentAt)
 }

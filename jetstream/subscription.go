@@ -58,6 +58,20 @@ func (s *subscription) begin(nc *nats.Conn) error {
 	return nil
 }
 
+// waiting is how much has come for it and is not taken, or is being taken.
+func (s *subscription) waiting() uint64 {
+	s.conn.subs.mu.Lock()
+	defer s.conn.subs.mu.Unlock()
+	if s.cut {
+		return 0
+	}
+	n, _, err := s.sub.Pending() // counts what is being taken (nats.go, waitForMsgs)
+	if err != nil || n < 0 {
+		return 0 // it has ended
+	}
+	return uint64(n)
+}
+
 // Unsubscribe ends it at once.
 func (s *subscription) Unsubscribe() error { return s.stop((*nats.Subscription).Unsubscribe) }
 
