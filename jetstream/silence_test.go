@@ -100,3 +100,23 @@ func TestIdleIsNoSilence(t *testing.T) {
 		}
 	})
 }
+
+// What had come before the answer that ended a silence is as old as before, also where it is handled later: each inbox is taken from by itself.
+func TestSentAfter(t *testing.T) {
+	quiet, now := time.Unix(100, 0), time.Unix(200, 0)
+	s, l := &Source{}, &lane{oldUpTo: 2, oldAfter: quiet}
+	for i, want := range []time.Time{quiet, quiet, now} {
+		if got := s.sentAfter(l, now); !got.Equal(want) {
+			t.Errorf("message %d was sent after %s, want %s", i, got, want)
+		}
+		l.taken.Add(1)
+	}
+	s.hearing.quiet = quiet
+	if got := s.sentAfter(l, now); !got.Equal(quiet) {
+		t.Errorf("in a silence: sent after %s, want %s", got, quiet)
+	}
+	l.sentAt = time.Unix(150, 0)
+	if got := s.sentAfter(l, now); !got.Equal(l.sentAt) {
+		t.Errorf("asked for later: sent after %s, want %s", got, l.sentAt)
+	}
+}
