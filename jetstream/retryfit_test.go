@@ -68,13 +68,7 @@ func TestRetryStreamWithoutTTL(t *testing.T) {
 	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{
 		Name: RetryStream, Subjects: []string{RetrySubjects}, Retention: natsjs.WorkQueuePolicy, AllowMsgSchedules: true,
 	}))
-	b.runCrowded()
-	b.eventually("it is noticed", b.source.retries.isUnfit)
-	b.next().Retry(time.Hour)
-	b.eventually("the message waits at the durable", func() bool { return b.source.Flush(b.ctx) == 0 && b.info().NumAckPending == crowd+1 })
-	if n := len(b.stored("at")); n != 0 {
-		t.Errorf("%d were moved", n)
-	}
+	b.movesNothing()
 	if !slices.ContainsFunc(b.conn.Check(b.ctx, b.retryConfig(), DeadLetterConfig{}), func(f Finding) bool {
 		return f.Level == Warning && f.What == "stream "+RetryStream && strings.Contains(f.Detail, "allow_msg_ttl")
 	}) {
@@ -93,6 +87,18 @@ func TestRetryStreamWithoutTTL(t *testing.T) {
 	b.eventually("its end is stored", func() bool { return len(b.stored("done")) == 1 && len(b.stored("due")) == 0 })
 }
 
+// movesNothing runs the source and has a message wait for long: at the durable, since the retry stream is unfit.
+func (b *bench) movesNothing() {
+	b.t.Helper()
+	b.runCrowded()
+	b.eventually("it is noticed", b.source.retries.isUnfit)
+	b.next().Retry(time.Hour)
+	b.eventually("the message waits at the durable", func() bool { return b.source.Flush(b.ctx) == 0 && b.info().NumAckPending == crowd+1 })
+	if n := len(b.stored("at")); n != 0 {
+		b.t.Errorf("%d were moved", n)
+	}
+}
+
 // poorRetryStream is a retry stream as the sidecar makes it for a stream of one replica.
 func (b *bench) poorRetryStream(storage natsjs.StorageType) {
 	b.t.Helper()
@@ -106,13 +112,7 @@ func (b *bench) poorRetryStream(storage natsjs.StorageType) {
 func TestRetryStreamOfFewerReplicas(t *testing.T) {
 	b, _ := newClusterBench(t)
 	b.poorRetryStream(natsjs.FileStorage)
-	b.runCrowded()
-	b.eventually("it is noticed", b.source.retries.isUnfit)
-	b.next().Retry(time.Hour)
-	b.eventually("the message waits at the durable", func() bool { return b.source.Flush(b.ctx) == 0 && b.info().NumAckPending == crowd+1 })
-	if n := len(b.stored("at")); n != 0 {
-		t.Errorf("%d were moved", n)
-	}
+	b.movesNothing()
 	b.stop()
 
 	cfg := b.retryConfig()
