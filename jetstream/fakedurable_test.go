@@ -44,6 +44,9 @@ type fakeDurable struct {
 	mute       bool // it tells of no election
 	deaf       bool // questions for the durable are lost
 	asked      int  // such questions
+
+	busyAt time.Time // see withoutEnd
+	busy   int
 }
 
 // settledTo is the acknowledgement floor: all up to a sequence, or up to the number of a delivery, is settled.
@@ -361,6 +364,7 @@ func (d *fakeDurable) again() (n int) {
 func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.withoutEnd(subject)
 	api, isAPI := strings.CutPrefix(subject, "$JS.API.")
 	switch {
 	case d.leaderless && (strings.HasPrefix(subject, "$JS.ACK.") || api == "CONSUMER.MSG.NEXT.S.d"):
@@ -382,6 +386,16 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 		w.deliver(reply, "", "", d.answer(api, body))
 	}
 	d.deliver()
+}
+
+// withoutEnd ends a test in which a client publishes on and on: no time passes in a bubble while it does.
+func (d *fakeDurable) withoutEnd(subject string) {
+	if now := time.Now(); !now.Equal(d.busyAt) {
+		d.busyAt, d.busy = now, 0
+	}
+	if d.busy++; d.busy > 100_000 {
+		panic("a client publishes without end, last to " + subject)
+	}
 }
 
 func (d *fakeDurable) request(w *fakeWire, inbox string, body []byte) {

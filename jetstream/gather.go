@@ -65,26 +65,26 @@ func (s *Source) lookToGather() {
 	}
 }
 
-// gather is told what the server says of the durable, asked at a time. It ends the gathering if nothing is pending but what is leased
+// gather is told what the server says of the durable at a look. It ends the gathering if nothing is pending but what is leased
 // here, and else lets the first message of all go on.
-func (s *Source) gather(info *natsjs.ConsumerInfo, asked time.Time, arrived uint64) {
+func (s *Source) gather(l *look, info *natsjs.ConsumerInfo) {
 	o, now := s.order, time.Now()
-	heard := s.heardAnswer(asked, now)
+	heard := s.heardAnswer(l.asked, now)
 	if o == nil || !o.gathering {
 		return
 	}
 	o.looked = now
-	if !heard || now.Sub(asked) > s.patience() {
+	if !heard || now.Sub(l.asked) > s.patience() {
 		s.lookToGather() // an answer that was on its way for so long is old
 		return
 	}
-	if s.pinnedSince(asked, info) {
+	if s.pinnedSince(l, info) {
 		s.lookToGather()
 		return
 	}
 	s.settlePin(info)
-	s.dropSettled(info, arrived)
-	here := s.pendingHere(info.Delivered.Stream, arrived, now)
+	s.dropSettled(info, l.arrived)
+	here := s.pendingHere(info.Delivered.Stream, l.arrived, now)
 	switch {
 	case s.anothers():
 		s.returnHeld()

@@ -32,6 +32,7 @@ type look struct {
 	naks    int
 	counted uint64
 	arrived uint64 // how many messages had
+	pin     string // whom the durable was pinned to then: the one of this source, or empty
 	leased  int    // how many were leased here
 	cutOff  bool   // it is asked anew
 }
@@ -82,7 +83,7 @@ func (s *Source) beginLook(ctx context.Context) *look {
 	case <-s.looks.hurry: // it was meant for an earlier one
 	default:
 	}
-	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted, arrived: s.arrived, leased: len(s.leases)}
+	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted, arrived: s.arrived, pin: s.pin.id, leased: len(s.leases)}
 	l.ctx, l.end = context.WithCancel(ctx)
 	s.looks.underWay, s.looks.asked, s.looks.end = true, l.asked, l.end
 	s.lookAhead = false
@@ -202,7 +203,7 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	s.onlyOne = info.Delivered.Consumer <= l.counted
 	s.judgeLanes(info, l.asked, l.counted)
 	s.offerHeld(info)
-	s.gather(info, l.asked, l.arrived)
+	s.gather(l, info)
 	s.leaveRoom(info, time.Now())
 	s.standAside(info, time.Now())
 	s.warnParked(l, info, time.Now())

@@ -120,9 +120,9 @@ func (l *lane) losable(n int, info *natsjs.ConsumerInfo) int {
 	return n
 }
 
-// pinnedSince reports whether the durable was pinned to this source after it was asked what it is: the answer does not tell then.
-func (s *Source) pinnedSince(asked time.Time, info *natsjs.ConsumerInfo) bool {
-	return s.pin.id != "" && pinnedTo(info) != s.pin.id && !s.pin.since.Before(asked)
+// pinnedSince reports whether the durable was pinned to this source after a look at it began: the answer does not tell then.
+func (s *Source) pinnedSince(l *look, info *natsjs.ConsumerInfo) bool {
+	return s.pin.id != "" && pinnedTo(info) != s.pin.id && l.pin != s.pin.id
 }
 
 // settlePin is told, while gathering, what the server says of the durable: whether it is pinned to this source. If so, what was begun before goes on.

@@ -116,10 +116,10 @@ func stallFor(d time.Duration) func(*fakeWire) {
 // handed back, and nobody would be served until the pin has run out.
 func TestAnOldAnswerDoesNotTakeThePin(t *testing.T) {
 	for name, c := range map[string]struct {
-		later time.Duration // than the pin
+		since bool // the question
 		loses bool
 	}{
-		"asked before": {later: -time.Millisecond}, "asked at the same time": {}, "asked after": {later: time.Millisecond, loses: true},
+		"asked before": {since: true}, "asked after, at the same time": {loses: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -129,12 +129,15 @@ func TestAnOldAnswerDoesNotTakeThePin(t *testing.T) {
 				s := b.source
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				now := time.Now()
-				s.pin.since, s.hearing.last = now, now
+				l := &look{asked: time.Now(), arrived: s.arrived, pin: s.pin.id}
+				if c.since {
+					l.pin = ""
+				}
+				s.hearing.last = l.asked
 				info := *s.bound.info
 				info.PriorityGroups = nil
 				s.order.scatter()
-				s.gather(&info, now.Add(c.later), s.arrived)
+				s.gather(l, &info)
 				if lost := s.pin.id == ""; lost != c.loses {
 					t.Errorf("the pin is lost: %v", lost)
 				}
