@@ -74,6 +74,7 @@ func TestRefusedEndsPulls(t *testing.T) {
 	b.eventually("no request waits", func() bool { return !b.source.Status().Bound && lanes() == 0 })
 	before := b.info().Delivered.Consumer
 	b.publishBody([]byte("body"))
+	b.eventually("the durable has it", func() bool { return b.info().NumPending == 1 || b.info().Delivered.Consumer != before })
 	if info := b.info(); info.NumPending != 1 || info.NumWaiting != 0 || info.Delivered.Consumer != before {
 		t.Errorf("the server holds back %d, %d requests wait, %d deliveries", info.NumPending, info.NumWaiting, info.Delivered.Consumer-before)
 	}
