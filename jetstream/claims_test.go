@@ -241,6 +241,39 @@ func TestClaimsInAClusterThatIsUnsettled(t *testing.T) {
 	}
 }
 
+// A bucket that was just made, by this run or another, may not be known to all servers of a cluster for a moment.
+func TestClaimsInABucketThatWasJustMade(t *testing.T) {
+	for _, byAnother := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by another %v", byAnother), func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			made, unknown := false, 0
+			b.front(func(api string, m *nats.Msg) bool {
+				switch {
+				case strings.HasPrefix(api, "$KV."):
+					b.must(nil, b.nc.PublishMsg(&nats.Msg{Subject: api, Reply: m.Reply, Header: m.Header, Data: m.Data}))
+					return true
+				case api == "STREAM.CREATE.KV_"+StateBucket:
+					made = true
+					if byAnother {
+						b.must(b.js.CreateKeyValue(b.ctx, natsjs.KeyValueConfig{Bucket: StateBucket}))
+						b.respond(m, []byte(`{"type":"io.nats.jetstream.api.v1.stream_create_response","error":{"code":400,"err_code":10058,"description":"stream name already in use with a different configuration"}}`), nil)
+					}
+					return byAnother
+				case made && unknown < 3 && api == "STREAM.INFO.KV_"+StateBucket:
+					unknown++
+					b.respond(m, []byte(`{"type":"io.nats.jetstream.api.v1.stream_info_response","error":{"code":404,"err_code":10059,"description":"stream not found"}}`), nil)
+					return true
+				}
+				return false
+			})
+			_, _, err := b.conn.OpenClaims(b.ctx, "S", "S", ManageCreate, "one", "one")
+			if err != nil || unknown != 3 {
+				t.Errorf("asked in vain %d times, then: %v", unknown, err)
+			}
+		})
+	}
+}
+
 // Company changes with every change of the claims that another run can have come before, and with no other.
 func TestClaimsCompany(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})

@@ -190,5 +190,12 @@ func (c *Conn) makeStateBucket(ctx context.Context, source string) (natsjs.KeyVa
 	if err != nil && !errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) && (!errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
 		return nil, err
 	}
-	return c.findStateBucket(ctx) // also if another sidecar made it just now: a cluster may tell only one of two
+	soon, done := c.bounded(ctx, apiTimeout)
+	defer done()
+	for { // also if another sidecar made it just now: a cluster may tell only one of two, and both before all of its servers know of it
+		kv, err := c.findStateBucket(soon)
+		if !errors.Is(err, natsjs.ErrBucketNotFound) || pause(soon, bucketRetry) != nil {
+			return kv, err
+		}
+	}
 }
