@@ -30,6 +30,7 @@ func (x *exchange) read(resp *http.Response) error {
 
 // outcome is what an answer says.
 func (x *exchange) outcome(r reply, start []byte) policy.Outcome {
+	x.result.coding = r.coding
 	o := policy.Outcome{Kind: policy.Answered, Status: r.status, Response: start}
 	if r.action != "" {
 		o.Action = x.action(r.action)

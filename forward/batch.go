@@ -48,9 +48,10 @@ func (t *Target) Batched() *Target {
 // Wanted and Turn are ignored.
 func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) BatchResult {
 	buf := c.batchBuffer()
-	body, dropped, contentType := slices.Grow((*buf)[:0], sizeOf(ms)), 0, batchLines
+	body, contentType := slices.Grow((*buf)[:0], sizeOf(ms)), batchLines
+	var dropped int
 	if t.format == Raw {
-		body = appendLines(body, ms)
+		body, dropped = appendLines(body, ms)
 	} else {
 		body, dropped = appendEvents(body, ms)
 		contentType = batchEvents
@@ -79,7 +80,10 @@ func (c *Client) ForwardBatch(ctx context.Context, t *Target, ms []Message) Batc
 // readResults reads what the answer says of each message. No message is done by an answer of which it is not clear what it says.
 func (c *Client) readResults(t *Target, ms []Message, r *BatchResult) {
 	var doubt string
-	if r.Items, doubt = results(r.Response, func() map[string][]int { return idsOf(t.format, ms) }, len(ms)); doubt == "" {
+	if r.Response, doubt = decoded(r.Response, r.coding); doubt == "" {
+		r.Items, doubt = results(r.Response, func() map[string][]int { return idsOf(t.format, ms) }, len(ms))
+	}
+	if doubt == "" {
 		return
 	}
 	if c.mayWarn() {

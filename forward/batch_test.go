@@ -1,8 +1,13 @@
 package forward
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +36,8 @@ func TestBatchLines(t *testing.T) {
 		`{"id":"ORDERS:2:1772366400000000000","stream":"ORDERS","subject":"orders.new","sequence":2,"time_stamp":"2026-03-01T12:00:00Z","num_delivered":3,"num_pending":0,"idempotency_key":"ORDERS:2:1772366400000000000","headers":{},"data_base64":"/wA="}`,
 		`{"id":"ORDERS:3:1772366401123456000","stream":"ORDERS","subject":"orders.\"odd\"","sequence":3,"time_stamp":"2026-03-01T12:00:01.123456Z","num_delivered":1,"num_pending":0,"idempotency_key":"ORDERS:3:1772366401123456000","headers":{},"data":""}`,
 	}
-	if got := string(appendLines(nil, aBatch()[:3])); got != strings.Join(want, "\n")+"\n" {
+	lines, changed := appendLines(nil, aBatch()[:3])
+	if got := string(lines); got != strings.Join(want, "\n")+"\n" || changed != 0 {
 		t.Errorf("%s", got)
 	}
 }
@@ -62,7 +68,7 @@ func FuzzBatchLine(f *testing.F) {
 	f.Add("0", "\xdd", "\x9d", []byte("0"), uint64(87), int64(1)) // neither is UTF-8, and both together are
 	f.Fuzz(func(t *testing.T, subject, name, value string, body []byte, n uint64, at int64) {
 		m := Message{Stream: subject, Subject: subject, Sequence: n, Delivered: n, MaxDeliver: n, Pending: n, Stored: time.Unix(0, at), Header: map[string][]string{name: {value, value}}, Body: body}
-		line := appendLines(nil, []Message{m, m})
+		line, _ := appendLines(nil, []Message{m, m})
 		lines := strings.Split(string(line), "\n")
 		if len(lines) != 3 || lines[0] != lines[1] || !utf8.Valid(line) {
 			t.Fatalf("%q", line)
@@ -94,6 +100,77 @@ func FuzzBatchLine(f *testing.F) {
 			t.Fatalf("headers %v", got.Headers)
 		}
 	})
+}
+
+// No two ids become one: what no JSON text can carry falls back to what tells each message from all others, and is counted where it is a header.
+func TestBatchItemIDsThatAreNotUTF8(t *testing.T) {
+	ms := []Message{
+		{Stream: "S", Sequence: 1, Stored: time.Unix(1, 0), Header: map[string][]string{headerMsgID: {"order-\xe4"}, "A": {"ok", "\xff"}}},
+		{Stream: "S", Sequence: 2, Stored: time.Unix(1, 0), Header: map[string][]string{headerMsgID: {"order-\xf6"}}},
+		{Stream: "S", Sequence: 3, Stored: time.Unix(1, 0), Header: map[string][]string{headerMsgID: {"order-\u00f6"}}},
+	}
+	lines, changed := appendLines(nil, ms)
+	var keys []string
+	for line := range bytes.Lines(lines) {
+		var item struct {
+			Key string `json:"idempotency_key"`
+		}
+		if err := json.Unmarshal(line, &item); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, item.Key)
+	}
+	if want := []string{"S:1:1000000000", "S:2:1000000000", "order-\u00f6"}; !slices.Equal(keys, want) || changed != 3 {
+		t.Errorf("keys %q, %d values changed", keys, changed)
+	}
+}
+
+// An answer that is coded, although that was not asked for, is read if it can be, and else acks nothing.
+func TestBatchAnswerThatIsCoded(t *testing.T) {
+	zip := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = w.Write([]byte(text))
+		_ = w.Close()
+		return b.String()
+	}
+	results := `{"results":[{"id":"ORDERS:1:1772366400123456000","action":"dlq","reason":"no"}]}`
+	for name, c := range map[string]struct {
+		coding, body string
+		want         policy.Verdict // of the first; 0: what the status says
+		others       policy.Verdict
+	}{
+		"results":             {"gzip", zip(results), policy.DLQ, 0},
+		"results, old name":   {"X-GZIP", zip(results), policy.DLQ, 0},
+		"other text":          {"gzip", zip("thanks"), 0, 0},
+		"large":               {"gzip", zip(`{"log":"` + strings.Repeat("x", readBytes) + `"}`), 0, policy.Retry},
+		"not coded after all": {"gzip", results, 0, policy.Retry},
+		"cut off":             {"gzip", zip(results)[:40], 0, policy.Retry},
+		"another":             {"br", "????", 0, policy.Retry},
+		"several":             {"gzip, br", "????", 0, policy.Retry},
+		"identity":            {"identity", results, policy.DLQ, 0},
+		"no body":             {"br", "", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Accept-Encoding") != "identity" {
+					t.Errorf("asked for %q", r.Header.Values("Accept-Encoding"))
+				}
+				w.Header().Set("Content-Encoding", c.coding)
+				_, _ = io.WriteString(w, c.body)
+			}))
+			defer app.Close()
+			client := newClient(t, nil, func(s *setup) { s.config.URL = app.URL })
+			r := client.ForwardBatch(t.Context(), target(t, client, http.MethodPost), aBatch())
+			var first policy.Verdict
+			if r.Items != nil {
+				first = r.Items[0].Action
+			}
+			if r.Status != 200 || first != c.want || r.Action != c.others || (r.Error != "") != (c.others != 0) {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
 }
 
 func TestBatchResults(t *testing.T) {
@@ -137,6 +214,9 @@ func TestBatchResults(t *testing.T) {
 		"not ours, broken":  {Raw, `{"results":{"inserted":500},}`, "", false},
 		"broken before":     {Raw, `{"note":"said "hi"","results":[{"id":` + id(2) + `,"action":"dlq"}]}`, "", true},
 		"large":             {Raw, `{"results":[{"id":` + id(2) + `,"action":"dlq"}],"log":"` + strings.Repeat("x", readBytes), "", true},
+		"large, later":      {Raw, `{"log":"` + strings.Repeat("x", readBytes) + `"`, "", true},
+		"large, the first":  {Raw, `{"results":[{"reason":"` + strings.Repeat("x", readBytes), "", true},
+		"large, no object":  {Raw, "<html>" + strings.Repeat("x", readBytes), "", false},
 		"large, own":        {Raw, `{"results":[` + strings.Repeat(`{"id":17,"status":"created"},`, readBytes/20), "", false},
 		"with a mark":       {Raw, "\ufeff" + ` {"results":[{"action"`, "", true},
 		"message id in raw": {Raw, `{"results":[{"id":"one","action":"dlq"}]}`, `none ,none ,none ,none ,none `, true},

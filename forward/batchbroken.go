@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// begun reports whether a body that is no JSON, or too large to be read to its end, has begun to say something of a message of the batch.
-// Where it is cut off, what was said before counts. Where something else is wrong with it, what comes after may be results as well: then
-// the word is enough.
-func begun(body []byte, ids map[string][]int) (found bool) {
+// begun reports whether a body that is no JSON, or too large to be read to its end, has begun to say something of a message of the batch, and
+// whether it has results at all: a whole one. Where it is cut off, what was said before counts. Where something else is wrong with it, what
+// comes after may be results as well: then the word is enough.
+func begun(body []byte, ids map[string][]int) (found, whole bool) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	skip := func(string) error { return dec.Decode(new(json.RawMessage)) }
 	field := func(key string) error {
@@ -28,7 +28,9 @@ func begun(body []byte, ids map[string][]int) (found bool) {
 		if key != "" {
 			return skip(key) // of an object
 		}
-		return parts(dec, field)
+		err := parts(dec, field)
+		whole = whole || err == nil
+		return err
 	}
 	err := parts(dec, func(key string) error {
 		if !strings.EqualFold(key, "results") {
@@ -37,7 +39,7 @@ func begun(body []byte, ids map[string][]int) (found bool) {
 		return parts(dec, element)
 	})
 	var syntax *json.SyntaxError
-	return found || errors.As(err, &syntax) && mentions(body[dec.InputOffset():], `"action"`)
+	return found || errors.As(err, &syntax) && mentions(body[dec.InputOffset():], `"action"`), whole
 }
 
 // parts goes through the members of an object, or the elements of a list, whose key is empty. part reads the value of each. Another value

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 // itemWriter writes the messages of a batch, each as one line. What most of them share it works out once.
@@ -13,15 +14,17 @@ type itemWriter struct {
 	text   []byte // the stream, as JSON has it
 	second int64  // of when, since 1970
 	when   []byte // the date and the time to that second
+
+	changed int // values of headers that are not what was published
 }
 
-// appendLines appends messages, each as a line.
-func appendLines(dst []byte, ms []Message) []byte {
+// appendLines appends messages, each as a line. It returns how many values of headers are not what was published, since they are not UTF-8.
+func appendLines(dst []byte, ms []Message) (_ []byte, changed int) {
 	var w itemWriter
 	for i := range ms {
 		dst = w.item(dst, &ms[i])
 	}
-	return dst
+	return dst, w.changed
 }
 
 // item appends a message as a line.
@@ -40,12 +43,12 @@ func (w *itemWriter) item(dst []byte, m *Message) []byte {
 	}
 	dst = strconv.AppendUint(append(dst, `,"num_pending":`...), m.Pending, 10)
 	dst = append(dst, `,"idempotency_key":"`...)
-	if id, ok := msgID(m.Header); ok && wholeValue(id) {
+	if id, ok := msgID(m.Header); ok && wholeValue(id) && utf8.ValidString(id) {
 		dst = appendText(dst, id)
 	} else {
 		dst = append(dst, dst[at:end]...)
 	}
-	dst = appendItemHeaders(append(dst, `","headers":{`...), m.Header)
+	dst = w.headers(append(dst, `","headers":{`...), m.Header)
 	return append(appendItemData(append(dst, '}'), m.Body), "}\n"...)
 }
 
@@ -80,8 +83,8 @@ func (w *itemWriter) time(dst []byte, t time.Time) []byte {
 	return append(dst, 'Z')
 }
 
-// appendItemHeaders appends the message's own headers, each with the list of its values, as published.
-func appendItemHeaders(dst []byte, header map[string][]string) []byte {
+// headers appends the message's own headers, each with the list of its values, as published.
+func (w *itemWriter) headers(dst []byte, header map[string][]string) []byte {
 	if len(header) == 0 {
 		return dst
 	}
@@ -100,7 +103,9 @@ func appendItemHeaders(dst []byte, header map[string][]string) []byte {
 			if j > 0 {
 				dst = append(dst, ',')
 			}
-			dst = append(appendText(append(dst, '"'), value), '"')
+			if dst = append(appendText(append(dst, '"'), value), '"'); !utf8.ValidString(value) || !utf8.ValidString(name) {
+				w.changed++
+			}
 		}
 		dst = append(dst, ']')
 	}

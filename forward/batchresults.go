@@ -16,20 +16,20 @@ import (
 // leaves a doubt: then no message that it does not name is to be done by the answer. Nothing that the app said has failed is ever taken for
 // done.
 func results(body []byte, ids func() map[string][]int, messages int) (items []policy.Outcome, doubt string) {
-	whole := len(body)
-	if body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff"))); len(body) == 0 || body[0] != '{' || !mentions(body, `"results"`) {
+	large := len(body) >= readBytes
+	if body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff"))); len(body) == 0 || body[0] != '{' || !large && !mentions(body, `"results"`) {
 		return nil, ""
 	}
-	if whole >= readBytes {
-		doubt = "the results of the batch are larger than " + strconv.Itoa(readBytes) + " bytes"
+	if large {
+		if found, whole := begun(body, ids()); found || !whole {
+			return nil, "the answer to the batch is larger than " + strconv.Itoa(readBytes) + " bytes, and may have results in the rest"
+		}
+		return nil, ""
 	}
 	var answer struct{ Results json.RawMessage }
-	if err := json.Unmarshal(body, &answer); err != nil && doubt == "" {
-		doubt = "the results of the batch cannot be read: " + oneLine(err)
-	}
-	if doubt != "" {
-		if begun(body, ids()) {
-			return nil, doubt
+	if err := json.Unmarshal(body, &answer); err != nil {
+		if found, _ := begun(body, ids()); found {
+			return nil, "the results of the batch cannot be read: " + oneLine(err)
 		}
 		return nil, ""
 	}

@@ -44,4 +44,6 @@ type Result struct {
 	HeadersDropped int           // header lines left out because HTTP cannot carry them, and attributes that an event cannot have
 	Sent           bool          // the app may have seen the request
 	Refused        bool          // no connection could be made at first
+
+	coding string // Content-Encoding of the answer's body
 }

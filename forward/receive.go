@@ -101,6 +101,7 @@ func replyOf(resp *http.Response) reply {
 		action:  strings.Join(resp.Header.Values("Sidecar-Action"), ","),
 		reason:  strings.Join(filled(resp.Header.Values("Sidecar-Reason")), ", "),
 		later:   longest(resp.Header.Values("Retry-After")),
+		coding:  strings.Join(filled(resp.Header.Values("Content-Encoding")), ", "),
 		closing: resp.Close || resp.StatusCode < http.StatusOK,
 	}
 }

@@ -12,6 +12,7 @@ type reply struct {
 	action  string // every Sidecar-Action, separated by commas
 	reason  string
 	later   string // Retry-After, the longest
+	coding  string // Content-Encoding of the body
 	closing bool   // the connection ends with it
 }
 
@@ -81,6 +82,8 @@ func (r *reply) field(line []byte) bool {
 			return named(value, "keep-alive")
 		}
 		return !named(name, "Trailer") && !named(name, "Transfer-Encoding")
+	case len("Content-Encoding"):
+		return !named(name, "Content-Encoding") || first(&r.coding, value)
 	case len("Retry-After"):
 		return !named(name, "Retry-After") || first(&r.later, value)
 	case len("Content-Length"): // as long as Sidecar-Action and Sidecar-Reason
