@@ -412,6 +412,8 @@ func (c *Conn) consumerInfo(ctx context.Context, stream, durable string) (*natsj
 	return &info, nil
 }
 
+var errUnanswered = errors.New("no answer from JetStream")
+
 // apiError puts the sentinels of this package into an error of the JetStream API.
 func apiError(doing string, err error) error {
 	var api *natsjs.APIError
@@ -423,7 +425,7 @@ func apiError(doing string, err error) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%s: JetStream does not answer (not enabled for this account, or no leader now)", doing)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return fmt.Errorf("%s: no answer from JetStream within %s (it may be starting, or the user may lack permission)", doing, apiTimeout)
+		return fmt.Errorf("%s: %w within %s (it may be starting, or the user may lack permission)", doing, errUnanswered, apiTimeout)
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}

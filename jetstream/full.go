@@ -64,9 +64,10 @@ func (s *Source) starved(now time.Time) bool {
 	return false
 }
 
-// saysFull puts the limit on subscriptions in the place of an error that comes of it: an answer that has no inbox to arrive in.
+// saysFull puts the limit on subscriptions in the place of an error that comes of it: an answer that has no inbox to arrive in. All requests of a
+// client have one inbox in common.
 func (s *Source) saysFull(err error) (detail string) {
-	if errors.Is(err, context.DeadlineExceeded) && s.conn.isFull() {
+	if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errUnanswered)) && s.conn.isFull() {
 		s.conn.starves(s, true)
 		return tooManySubscriptions
 	}

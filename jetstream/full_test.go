@@ -45,6 +45,34 @@ func TestSubscriptionsRefused(t *testing.T) {
 	}
 }
 
+// The inbox that all answers come to may be the subscription that is refused: then another connection is made too, and the source says why it waits.
+func TestInboxForAnswersRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := runModel(t, 30*time.Second, 2, func(*ConsumerConfig) {})
+		b.next()
+		conn := b.source.conn
+		before := conn.connections()
+		b.loseQuestions(true)
+		conn.refusedForLimit()
+		b.source.doubt()
+		time.Sleep(apiTimeout + 100*time.Millisecond)
+		if st := b.source.Status(); st.Bound || st.Detail != tooManySubscriptions {
+			t.Errorf("status %+v", st)
+		}
+		for end := time.Now().Add(resubscribeMax); conn.connections() == before && time.Now().Before(end); {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if conn.connections() == before {
+			t.Error("no other connection is made")
+		}
+		b.loseQuestions(false)
+		time.Sleep(2 * apiTimeout)
+		if st := b.source.Status(); !st.Bound {
+			t.Errorf("afterwards: %+v", st)
+		}
+	})
+}
+
 // A source that has what it needs makes no more of what others lack, and is ready.
 func TestRoomForOthers(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})

@@ -156,7 +156,7 @@ func (s *Source) endLook(l *look, info *natsjs.ConsumerInfo, err error) {
 	case err != nil:
 		s.suspect = true
 		s.sayUnanswered(err)
-		s.setDetail(oneLine(err.Error(), 300))
+		s.setDetail(s.saysFull(err))
 	case !info.Created.Equal(s.bound.consumer):
 		s.rebind = "the durable was made anew"
 	default:
