@@ -67,7 +67,8 @@ func TestAdaptiveConcurrencyIsExact(t *testing.T) {
 	for range 40 {
 		w.publish("orders.a", "x")
 	}
-	eventually(t, func() bool { return w.consumer(durable).NumAckPending == 36 }, text("all that may be leased"))
+	// Room for less than an eighth is not asked for while there is work.
+	eventually(t, func() bool { return w.consumer(durable).NumAckPending > 32 }, text("about all that may be leased"))
 	throughout(t, 300*time.Millisecond, func() bool { return w.app.inFlight() == 4 && w.consumer(durable).NumAckPending <= 36 }, text("four calls"))
 	close(open)
 	w.balance()
