@@ -135,6 +135,7 @@ func TestNothingIsSentTwiceOverTCP(t *testing.T) {
 		}
 	}()
 	c := newClient(t, nil, func(s *setup) { s.config.URL = "http://" + l.Addr().String() })
+	keepIdleLinks(c)
 	tg := target(t, c, "POST")
 	kinds := map[policy.Kind]int{}
 	for i := range 200 {

@@ -267,11 +267,11 @@ func TestTimeoutOverSockets(t *testing.T) {
 	} {
 		for _, size := range []int{1, 32 << 20} {
 			s := serveSockets(t, accept)
-			c := s.client(t, func(s *setup) { s.config.Timeout = time.Second })
+			c := s.client(t, func(s *setup) { s.config.Timeout = 3 * time.Second })
 			tg := target(t, c, "POST")
 			wg.Go(func() {
 				r := c.Forward(t.Context(), tg, message(strings.Repeat("x", size)))
-				if r.Kind != policy.NoAnswer || r.Error != "no answer within 1s" || r.Duration < time.Second || !r.Sent {
+				if r.Kind != policy.NoAnswer || r.Error != "no answer within 3s" || r.Duration < 3*time.Second || !r.Sent {
 					t.Errorf("%s, %d bytes: %+v", name, size, r)
 				}
 			})

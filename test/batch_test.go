@@ -231,7 +231,7 @@ func TestBatches(t *testing.T) {
 	if two := a.find(binary); two.DataBase64 == nil || two.body() != "\xff\x00bin" || two.IdempotencyKey != two.ID || len(two.Headers) != 0 {
 		t.Errorf("%+v", two)
 	}
-	if got := s.admin.verdicts("ack"); got != 100 {
+	if got := counted(t, "ack", 100, s); got != 100 {
 		t.Errorf("%v acked", got)
 	}
 	// One line a request, and none for a message that passed.
@@ -307,7 +307,7 @@ func TestBatchResults(t *testing.T) {
 			t.Errorf("entry %v", e.header)
 		}
 	}
-	if got := s.admin.verdicts("drop"); got != 5 {
+	if got := counted(t, "drop", 5, s); got != 5 {
 		t.Errorf("%v dropped", got)
 	}
 	if times := a.gaps(seqs[2]); times[0] < time.Second {

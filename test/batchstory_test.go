@@ -157,8 +157,8 @@ func TestBatchDuplicates(t *testing.T) {
 	w.quiet(three)
 	s := w.running(batched(10))
 	w.waitDone()
-	if a.taken[one] != 1 || a.times[two]+a.times[three] != 0 || s.admin.verdicts("duplicate") != 2 {
-		t.Errorf("times %v, %v duplicates", a.times, s.admin.verdicts("duplicate"))
+	if n := counted(t, "duplicate", 2, s); a.taken[one] != 1 || a.times[two]+a.times[three] != 0 || n != 2 {
+		t.Errorf("times %v, %v duplicates", a.times, n)
 	}
 }
 

@@ -60,7 +60,8 @@ func TestProbesComeOneAtATime(t *testing.T) {
 		w.publish("orders.new", "x")
 	}
 	s.waitMetric("sidecar_breaker_open", atLeast(1))
-	eventually(t, func() bool { return w.app.inFlight() == 0 && w.app.count() >= 3 }, text("nothing is in flight"))
+	// Up to as many as there are workers were on their way when it opened.
+	eventually(t, func() bool { return w.app.count() >= 3+4 }, text("probes alone"))
 	first := w.app.count()
 	eventually(t, func() bool { return w.app.count() >= first+10 }, text("ten probes"))
 	calls := w.app.all()[first : first+10]

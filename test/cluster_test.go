@@ -55,17 +55,23 @@ func TestCluster(t *testing.T) {
 
 func (w *world) stepDown(subject string) {
 	w.t.Helper()
-	eventually(w.t, func() bool {
+	w.eventually(func() bool {
 		var answer struct{ Success bool }
 		return w.api(subject, nil, &answer) && answer.Success
 	}, text(subject))
+}
+
+// isLed reports whether a stream has a leader: nobody else says anything of it.
+func (w *world) isLed(name string) bool {
+	var info natsjs.StreamInfo
+	return w.api("STREAM.INFO."+name, nil, &info) && info.Cluster != nil && info.Cluster.Leader != ""
 }
 
 // leaderOf is the server that leads the durable.
 func (w *world) leaderOf(c *localnats.Cluster) int {
 	w.t.Helper()
 	leader := -1
-	eventually(w.t, func() bool {
+	w.eventually(func() bool {
 		info := w.consumer(durable)
 		for i := range 3 {
 			if info != nil && info.Cluster != nil && c.Server(i).Native().Name() == info.Cluster.Leader {

@@ -84,14 +84,14 @@ type backlog struct {
 func newBacklog(t testing.TB, env ...string) *backlog {
 	t.Helper()
 	server := localnats.Run(t, localnats.Options{})
-	nc, err := nats.Connect(server.URL())
+	nc, err := nats.Connect(server.URL(), nats.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed := make(chan struct{})
 	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
 	t.Cleanup(func() { nc.Close(); <-closed })
-	js, err := natsjs.New(nc)
+	js, err := natsjs.New(nc, natsjs.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func (w *backlog) drain(n int) cost {
 	w.done += uint64(n)
 	// The server is asked, not the sidecar: that would cost it allocations.
 	dwindles(w.t, func() int {
-		ctx, cancel := within()
+		ctx, cancel := briefly()
 		defer cancel()
 		c, err := w.js.Consumer(ctx, stream, durable)
 		if err != nil {

@@ -28,7 +28,7 @@ func TestSecondMessageOfAnIdIsNotCalled(t *testing.T) {
 			if line := s.log.waitSettled(t, second, 1)[0]; line["verdict"] != "duplicate" {
 				t.Errorf("log line %v", line)
 			}
-			if n := s.admin.verdicts("duplicate"); n != 1 {
+			if n := counted(t, "duplicate", 1, s); n != 1 {
 				t.Errorf("%v duplicates counted", n)
 			}
 			if a, b := len(w.app.of(first)), len(w.app.of(other)); a != 1 || b != 1 {
@@ -126,8 +126,8 @@ func TestDedupeForgets(t *testing.T) {
 	third := w.publishAfterWindow("orders.a", "x", "3")
 	w.quiet(third)
 	w.balance()
-	if n := len(w.app.of(first)); n != 1 || s.admin.verdicts("duplicate") != 1 {
-		t.Errorf("%d calls of a message that was forgotten, %v duplicates", n, s.admin.verdicts("duplicate"))
+	if n, twice := len(w.app.of(first)), counted(t, "duplicate", 1, s); n != 1 || twice != 1 {
+		t.Errorf("%d calls of a message that was forgotten, %v duplicates", n, twice)
 	}
 }
 

@@ -35,7 +35,9 @@ func (w *world) partOfTheDLQ(s *sidecar) {
 			w.publish("orders.good", "x")
 		}
 	}
-	eventually(w.t, func() bool { return s.admin.verdicts("ack") >= n*9/20 && s.admin.verdicts("dlq") >= n/2 }, func() string {
+	dwindles(w.t, func() int {
+		return max(n*9/20-int(s.admin.verdicts("ack")), 0) + max(n/2-int(s.admin.verdicts("dlq")), 0)
+	}, func() string {
 		return "others to flow: " + s.admin.text("/readyz") + "\n" + s.log.end()
 	})
 	s.waitMetric("sidecar_dlq_publish_failures_total", atLeast(failures+n/20))

@@ -604,7 +604,7 @@ func TestRemoveDuringReplay(t *testing.T) {
 	close(open)
 	_ = replay.Wait()
 	_ = remove.Wait()
-	if code := remove.ProcessState.ExitCode(); code != 1 || !strings.Contains(out.String(), "1 of 2 entries removed, 1 failed again") || strings.Count(log.String(), "waiting") != 1 {
+	if code := remove.ProcessState.ExitCode(); code != 1 || !strings.Contains(out.String(), "1 of 2 entries removed, 1 failed again") {
 		t.Errorf("exit %d\n%s%s", code, out, log)
 	}
 	if es := w.dead(); len(es) != 1 || es[0].header.Get("Dlq-Replays") != "1" {

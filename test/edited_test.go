@@ -18,7 +18,7 @@ func TestStreamPurgedUnderWay(t *testing.T) {
 			w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = retention })
 			open := make(chan struct{})
 			w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
-			s := w.running(consumer(func(c *config.Consumer) { c.Concurrency, c.Prefetch, c.AckWait = 2, 2, 2*time.Second }))
+			s := w.running(consumer(func(c *config.Consumer) { c.Concurrency, c.Prefetch, c.AckWait = 2, 2, shortAckWait }))
 			for range 20 {
 				w.publish("orders.a", "before")
 			}
@@ -86,7 +86,7 @@ func TestStreamShrunkUnderWay(t *testing.T) {
 	w := newWorld(t)
 	open := make(chan struct{})
 	w.app.on(func(*call) reply { return reply{status: 200, gate: open} })
-	w.running(consumer(func(c *config.Consumer) { c.Concurrency, c.Prefetch, c.AckWait = 2, 2, 2*time.Second }))
+	w.running(consumer(func(c *config.Consumer) { c.Concurrency, c.Prefetch, c.AckWait = 2, 2, shortAckWait }))
 	for range 50 {
 		w.publish("orders.a", "x")
 	}

@@ -33,6 +33,10 @@ func (w *world) exhaust(n int) {
 	}, text("the server gives up"))
 }
 
+// twice is a limit of the server's, which a machine that stands still for a moment does not reach.
+func twice(c *natsjs.ConsumerConfig) { c.MaxDeliver = 2 }
+
+// limited is that where deliveries are to end soon.
 func limited(c *natsjs.ConsumerConfig) { c.MaxDeliver, c.AckWait = 2, time.Second }
 
 // What the server gave up on before any sidecar ran is found in a work queue, which would keep it for ever.
@@ -102,7 +106,7 @@ func TestLoweredLimitStrandsNothing(t *testing.T) {
 // With manage: none nothing is made, also not the stream of the advisories.
 func TestManageNoneMakesNoAdvisoryStream(t *testing.T) {
 	w := newWorld(t)
-	w.durableOf(limited)
+	w.durableOf(twice)
 	w.running(consumer(func(c *config.Consumer) { c.Manage = "none" }))
 	w.publish("orders.new", "x")
 	w.waitDone()
@@ -117,7 +121,7 @@ func TestManageNoneMakesNoAdvisoryStream(t *testing.T) {
 // What waits in the retry stream is not dead-lettered because the ack at the durable was lost and the server gave up on it.
 func TestGivenUpAfterItWasMoved(t *testing.T) {
 	w := newWorld(t)
-	w.durableOf(limited, func(c *natsjs.ConsumerConfig) { c.MaxAckPending = 10 })
+	w.durableOf(twice, func(c *natsjs.ConsumerConfig) { c.MaxAckPending = 10 })
 	w.app.on(always(reply{status: 503}))
 	w.running(narrow(time.Hour))
 	const bad = 20
@@ -139,7 +143,7 @@ func TestGivenUpAfterItWasMoved(t *testing.T) {
 // What the app accepted is not dead-lettered because its ack was lost and the server gave up on it.
 func TestGivenUpAfterItWasAnswered(t *testing.T) {
 	w := newWorld(t)
-	w.durableOf(limited)
+	w.durableOf(twice)
 	w.running()
 	w.publish("orders.new", "x", "Nats-Msg-Id: one")
 	w.waitDone()
@@ -188,7 +192,7 @@ func TestGivenUpWithManageNone(t *testing.T) {
 func TestCheckOfThePermissionsForAdvisories(t *testing.T) {
 	w := newWorldOn(t, localnats.Options{Config: permitted(`"$JS.API.STREAM.MSG.DELETE.>"`, `"$JS.API.CONSUMER.CREATE.sidecar-advisories.>"`)})
 	w.streamOf(natsjs.StreamConfig{Name: "sidecar-advisories", Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"}})
-	w.durableOf(limited)
+	w.durableOf(twice)
 	for manage, denied := range map[jetstream.Manage]string{"none": "STREAM.MSG.DELETE.sidecar-advisories", "create": "CONSUMER.CREATE.sidecar-advisories."} {
 		conn, err := jetstream.Dial(jetstream.Config{URLs: w.urls, Name: "check", User: "some", Password: "some"}, slog.New(slog.DiscardHandler))
 		w.must(err)

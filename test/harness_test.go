@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -29,8 +30,10 @@ const (
 	// patience is how long a condition may take to come true, on a machine that is busy. It is less than the default ack
 	// wait, so that a message that is lost until then fails its story.
 	patience = 25 * time.Second
+	// clusterPatience is that in a cluster, where leaders are to be elected for it first, several in a row. There are shorter ack waits.
+	clusterPatience = 90 * time.Second
 	// stall is how long such a machine may stand still: nothing that a story relies on is shorter.
-	stall = 2 * time.Second
+	stall = 3 * time.Second
 	// shortAckWait is the ack wait where a story waits for its end. What is leased is kept alive at every third of it, so that
 	// no stall ends a lease.
 	shortAckWait = 2 * stall
@@ -64,6 +67,8 @@ type world struct {
 	nc   *nats.Conn
 	js   natsjs.JetStream
 	app  *fakeApp
+	// patience is how long one thing may take to happen here.
+	patience time.Duration
 
 	mu        sync.Mutex
 	published []uint64 // sequences of the source stream
@@ -89,14 +94,18 @@ func newWorldOn(t *testing.T, o localnats.Options, change ...func(*natsjs.Stream
 
 func worldAt(t *testing.T, urls ...string) *world {
 	t.Helper()
-	w := &world{t: t, urls: urls, silent: map[uint64]bool{}}
+	w := &world{t: t, urls: urls, patience: patience, silent: map[uint64]bool{}}
+	if len(urls) > 1 {
+		w.patience = clusterPatience
+	}
 	var err error
-	w.nc, err = nats.Connect(strings.Join(urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Name("test"))
+	w.nc, err = nats.Connect(strings.Join(urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Name("test"),
+		nats.Timeout(patience))
 	w.must(err)
 	closed := make(chan struct{})
 	w.nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
 	t.Cleanup(func() { w.nc.Close(); <-closed })
-	w.js, err = natsjs.New(w.nc)
+	w.js, err = natsjs.New(w.nc, natsjs.WithDefaultTimeout(patience))
 	w.must(err)
 	w.app = newApp(t)
 	return w
@@ -109,8 +118,13 @@ func (w *world) must(err error) {
 	}
 }
 
-// within is a context for one request to NATS.
+// within is a context for something that is tried once.
 func within() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), patience)
+}
+
+// briefly is a context for one request to NATS that is made again if it gets no answer: it may be lost, with a server or with a leader.
+func briefly() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 5*time.Second)
 }
 
@@ -177,8 +191,8 @@ func (w *world) durableOf(change ...func(*natsjs.ConsumerConfig)) {
 func (w *world) try(what string, f func(context.Context) error) {
 	w.t.Helper()
 	var err error
-	eventually(w.t, func() bool {
-		ctx, cancel := within()
+	w.eventually(func() bool {
+		ctx, cancel := briefly()
 		defer cancel()
 		err = f(ctx)
 		return err == nil
@@ -196,6 +210,11 @@ func (w *world) publish(subject, body string, header ...string) uint64 {
 	}
 	var seq uint64
 	w.try("publish to "+subject, func(ctx context.Context) error {
+		if msg.Header.Get("Nats-Msg-Id") == "" { // a second try would store it twice
+			var cancel context.CancelFunc
+			ctx, cancel = within()
+			defer cancel()
+		}
 		ack, err := w.js.PublishMsg(ctx, msg)
 		if err == nil {
 			seq = ack.Sequence
@@ -219,8 +238,8 @@ func (w *world) stored(seq uint64) {
 func (w *world) publishAfterWindow(subject, body, id string) uint64 {
 	w.t.Helper()
 	var seq uint64
-	eventually(w.t, func() bool {
-		ctx, cancel := within()
+	w.eventually(func() bool {
+		ctx, cancel := briefly()
 		defer cancel()
 		ack, err := w.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{"Nats-Msg-Id": {id}}})
 		if err != nil || ack.Duplicate {
@@ -239,7 +258,7 @@ func (w *world) consumer(name string) *natsjs.ConsumerInfo {
 		natsjs.ConsumerInfo
 		Error *natsjs.APIError `json:"error"`
 	}
-	if !w.api("CONSUMER.INFO."+stream+"."+name, nil, &info) || info.Error != nil {
+	if !w.has("CONSUMER.INFO."+stream+"."+name, nil, &info, &info.Error) {
 		return nil
 	}
 	return &info.ConsumerInfo
@@ -251,15 +270,29 @@ func (w *world) streamInfo(name string) *natsjs.StreamInfo {
 		natsjs.StreamInfo
 		Error *natsjs.APIError `json:"error"`
 	}
-	if !w.api("STREAM.INFO."+name, nil, &info) || info.Error != nil {
+	if !w.has("STREAM.INFO."+name, nil, &info, &info.Error) {
 		return nil
 	}
 	return &info.StreamInfo
 }
 
+// has asks the server until it answers, and reports whether what is asked for is there. No answer is not "no", nor is one that nobody is
+// there to tell.
+func (w *world) has(subject string, request []byte, answer any, fault **natsjs.APIError) bool {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(w.patience); time.Now().Before(end); <-look.C {
+		*fault = nil
+		if w.api(subject, request, answer) && (*fault == nil || (*fault).Code < http.StatusInternalServerError) {
+			return *fault == nil
+		}
+	}
+	return false
+}
+
 // api asks the server and reports whether it answered.
 func (w *world) api(subject string, request []byte, answer any) bool {
-	ctx, cancel := within()
+	ctx, cancel := briefly()
 	defer cancel()
 	msg, err := w.nc.RequestWithContext(ctx, "$JS.API."+subject, request)
 	return err == nil && json.Unmarshal(msg.Data, answer) == nil
@@ -268,11 +301,22 @@ func (w *world) api(subject string, request []byte, answer any) bool {
 // eventually waits for a condition.
 func eventually(t testing.TB, cond func() bool, what func() string) {
 	t.Helper()
+	eventuallyWithin(t, patience, cond, what)
+}
+
+// eventually waits for a condition with the patience that this world needs.
+func (w *world) eventually(cond func() bool, what func() string) {
+	w.t.Helper()
+	eventuallyWithin(w.t, w.patience, cond, what)
+}
+
+func eventuallyWithin(t testing.TB, d time.Duration, cond func() bool, what func() string) {
+	t.Helper()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(patience); !cond(); <-look.C {
+	for end := time.Now().Add(d); !cond(); <-look.C {
 		if time.Now().After(end) {
-			t.Fatalf("waited %s for %s", patience, what())
+			t.Fatalf("waited %s for %s", d, what())
 		}
 	}
 }
@@ -281,15 +325,20 @@ func eventually(t testing.TB, cond func() bool, what func() string) {
 // is busy.
 func dwindles(t testing.TB, left func() int, what func() string) {
 	t.Helper()
+	dwindlesWithin(t, patience, left, what)
+}
+
+func dwindlesWithin(t testing.TB, d time.Duration, left func() int, what func() string) {
+	t.Helper()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	least, end := math.MaxInt, time.Now().Add(patience)
+	least, end := math.MaxInt, time.Now().Add(d)
 	for n := left(); n > 0; n = left() {
 		if n < least {
-			least, end = n, time.Now().Add(patience)
+			least, end = n, time.Now().Add(d)
 		}
 		if time.Now().After(end) {
-			t.Fatalf("waited %s for %s", patience, what())
+			t.Fatalf("waited %s for %s", d, what())
 		}
 		<-look.C
 	}

@@ -103,7 +103,7 @@ func TestStopWorksOffTheLastDelivery(t *testing.T) {
 func TestStopWorksOffWhatWaitsForTheApp(t *testing.T) {
 	w := newWorld(t)
 	w.once()
-	s := w.running(few(20*time.Second, 1), noRetryStream)
+	s := w.running(few(20*time.Second, 1), noRetryStream, func(c *config.Config) { c.App.Ready.Interval = time.Hour }) // the message finds out
 	w.app.down()
 	w.publish("orders.new", "x")
 	s.waitCheck("app", false)

@@ -203,6 +203,7 @@ func TestTwoSidecars(t *testing.T) {
 		w.publish("orders.a", "x")
 	}
 	w.balance()
+	counted(t, "ack", 100, one, two)
 	if a, b := one.admin.verdicts("ack"), two.admin.verdicts("ack"); a == 0 || b == 0 || a+b != 100 {
 		t.Errorf("%v and %v", a, b)
 	}

@@ -56,7 +56,7 @@ func (w *world) message(name string, seq uint64) (entry, bool) {
 		}
 	}
 	request, _ := json.Marshal(map[string]uint64{"seq": seq})
-	if !w.api("STREAM.MSG.GET."+name, request, &got) || got.Error != nil {
+	if !w.has("STREAM.MSG.GET."+name, request, &got, &got.Error) {
 		return entry{}, false
 	}
 	e := entry{seq: seq, subject: got.Message.Subject, header: nats.Header{}}
@@ -76,9 +76,12 @@ func (w *world) message(name string, seq uint64) (entry, bool) {
 // waitDead waits until the DLQ has so many entries, and returns them.
 func (w *world) waitDead(n int) []entry {
 	w.t.Helper()
-	eventually(w.t, func() bool {
+	dwindlesWithin(w.t, w.patience, func() int {
 		info := w.streamInfo(dlq)
-		return info != nil && info.State.Msgs >= uint64(n)
+		if info == nil {
+			return math.MaxInt
+		}
+		return n - int(info.State.Msgs)
 	}, func() string { return fmt.Sprintf("%d entries in the DLQ, which has %d", n, len(w.dead())) })
 	return w.dead()
 }
@@ -120,7 +123,7 @@ func (w *world) waitDone() {
 	w.t.Helper()
 	last := w.last()
 	var info *natsjs.ConsumerInfo
-	dwindles(w.t, func() int {
+	dwindlesWithin(w.t, w.patience, func() int {
 		info = w.consumer(durable)
 		waiting := w.waiting()
 		if info == nil || waiting < 0 {

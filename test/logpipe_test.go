@@ -5,7 +5,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A sidecar whose log nobody reads any more works on, and stops as it should.
@@ -20,10 +19,10 @@ func TestLogThatIsClosed(t *testing.T) {
 	w.must(err)
 	w.must(r.Close())
 	w.publishMixed()
-	eventually(t, w.done, text("everything to be done"))
+	w.waitDone()
 	w.fates()
 	p.signal(syscall.SIGTERM)
-	if code := p.wait(20 * time.Second); code != 0 {
+	if code := p.wait(patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }

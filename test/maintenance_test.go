@@ -75,8 +75,8 @@ func TestQuorumLostAndRegained(t *testing.T) {
 	c.Stop((leader + 1) % 3)
 	c.Stop((leader + 2) % 3)
 	// The server that is left goes on for up to 20 s as if nothing had happened.
-	eventually(t, func() bool { i := w.streamInfo(stream); return i == nil || i.Cluster == nil || i.Cluster.Leader == "" }, text("the stream to have no leader"))
-	eventually(t, func() bool {
+	w.eventually(func() bool { return !w.isLed(stream) }, text("the stream to have no leader"))
+	w.eventually(func() bool {
 		c, _ := s.admin.readiness().check("consumer")
 		return !c.OK && c.Detail != "" && s.admin.status("/readyz") == 503
 	}, func() string { return "the consumer's check to say why: " + s.admin.text("/readyz") })
@@ -99,7 +99,7 @@ func TestStreamMovedUnderWay(t *testing.T) {
 		w.load("before "+to, 20)
 		w.makeStream(on(to))
 		w.load("on the way to "+to, 20)
-		eventually(t, func() bool {
+		w.eventually(func() bool {
 			info := w.streamInfo(stream)
 			return info != nil && info.Cluster != nil && info.Cluster.Leader == to && len(info.Cluster.Replicas) == 0
 		}, text("the stream to be at "+to))

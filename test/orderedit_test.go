@@ -101,11 +101,12 @@ func TestOrderOfManyKeys(t *testing.T) {
 		w.publish(fmt.Sprint("orders.k", i), "x")
 	}
 	w.running(ordered("subject", func(c *config.Consumer) { c.Concurrency, c.Prefetch = 4, most-4 }))
-	for !w.done() {
+	dwindles(t, func() int {
 		if n := w.consumer(durable).NumAckPending; n > most {
 			t.Fatalf("%d are leased", n)
 		}
-	}
+		return keys - w.app.count()
+	}, func() string { return fmt.Sprintf("%d calls, there are %d", keys, w.app.count()) })
 	w.balance()
 	if n := w.app.count(); n != keys {
 		t.Errorf("%d calls", n)

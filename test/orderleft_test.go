@@ -27,7 +27,7 @@ func (w *world) failing() (well *atomic.Bool) {
 func (w *world) leaveRetries() {
 	w.t.Helper()
 	w.publishKeys(3, 20)
-	s := w.running(narrow(3*time.Second), consumer(func(c *config.Consumer) { c.AckWait = 2 * time.Second }))
+	s := w.running(narrow(3*time.Second), consumer(func(c *config.Consumer) { c.AckWait = shortAckWait }))
 	eventually(w.t, func() bool { return w.waiting() >= 10 }, text("messages in the retry stream"))
 	if err := s.stop(); err != nil {
 		w.t.Fatal(err)
@@ -100,7 +100,7 @@ func TestLeftRetriesFailAgain(t *testing.T) {
 func TestLeftRetriesOverKills(t *testing.T) {
 	w := newWorld(t)
 	w.durableOf(func(c *natsjs.ConsumerConfig) {
-		c.AckWait, c.MaxAckPending = time.Second, 40
+		c.AckWait, c.MaxAckPending = shortAckWait, 40
 		c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = natsjs.PriorityPolicyPinned, []string{"g"}, time.Second
 	})
 	well := w.failing()

@@ -197,7 +197,7 @@ func TestNoLimitHasNoHeader(t *testing.T) {
 func TestConnectionsAreKeptAndNotResentOn(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(func(c *call) reply { return reply{status: http.StatusOK} })
-	w.running(consumer(func(c *config.Consumer) { c.Concurrency = 2 }))
+	w.running(consumer(func(c *config.Consumer) { c.Concurrency = 2 }), func(c *config.Config) { c.App.Ready.Interval = time.Hour }) // a look is a connection
 	for range 50 {
 		w.publish("orders.a", "x")
 	}

@@ -169,6 +169,7 @@ func TestMaxDeliverIsExact(t *testing.T) {
 			if calls := len(w.app.of(seq)); calls != n || e.header.Get("Dlq-Reason") != "max_deliver" || e.header.Get("Dlq-Deliveries") != strconv.Itoa(n) {
 				t.Errorf("%d calls, entry %v", calls, e.header)
 			}
+			s.log.waitSettled(t, seq, n)
 			w.waited(s, seq)
 		})
 	}

@@ -70,8 +70,9 @@ func TestRetryStreamThatTakesNoEnds(t *testing.T) {
 func (w *world) copiesLeased() (n int) {
 	var list struct {
 		Consumers []natsjs.ConsumerInfo
+		Error     *natsjs.APIError
 	}
-	w.api("CONSUMER.LIST."+retryStream, nil, &list)
+	w.has("CONSUMER.LIST."+retryStream, nil, &list, &list.Error)
 	for _, c := range list.Consumers {
 		n += c.NumAckPending
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -28,9 +29,10 @@ func consumer(change func(*config.Consumer)) option {
 
 // sidecar is a whole sidecar in this process.
 type sidecar struct {
-	t     *testing.T
-	admin adminClient
-	log   *logLines
+	t        *testing.T
+	admin    adminClient
+	log      *logLines
+	patience time.Duration
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -64,7 +66,7 @@ func testConsumer() config.Consumer {
 // sidecar runs a sidecar until the test's end.
 func (w *world) sidecar(options ...option) *sidecar {
 	w.t.Helper()
-	s := &sidecar{t: w.t, log: &logLines{}, done: make(chan struct{})}
+	s := &sidecar{t: w.t, log: &logLines{}, patience: w.patience, done: make(chan struct{})}
 	log, flush, err := telemetry.NewLogger(s.log, "info", "json")
 	w.must(err)
 	a, err := sidecarapp.New(sidecarapp.Options{Config: w.configuration(options...), Version: "test", Log: log})
@@ -92,7 +94,7 @@ func (s *sidecar) stop() error {
 	select {
 	case <-s.done:
 		return s.err
-	case <-time.After(patience):
+	case <-time.After(s.patience):
 		s.t.Error("the sidecar does not stop")
 		return nil
 	}
@@ -108,14 +110,14 @@ func (w *world) running(options ...option) *sidecar {
 
 func (s *sidecar) waitReady() {
 	s.t.Helper()
-	eventually(s.t, func() bool { return s.admin.status("/readyz") == 200 }, func() string { return "ready: " + s.admin.text("/readyz") })
+	eventuallyWithin(s.t, s.patience, func() bool { return s.admin.status("/readyz") == 200 }, func() string { return "ready: " + s.admin.text("/readyz") })
 }
 
 // waitCheck waits until a check is failing, or well again, and returns its detail.
 func (s *sidecar) waitCheck(name string, ok bool) string {
 	s.t.Helper()
 	detail := ""
-	eventually(s.t, func() bool {
+	eventuallyWithin(s.t, s.patience, func() bool {
 		c, found := s.admin.readiness().check(name)
 		detail = c.Detail
 		return found && c.OK == ok
@@ -128,7 +130,7 @@ func (s *sidecar) waitCheck(name string, ok bool) string {
 // waitMetric waits until a metric's value is as wanted.
 func (s *sidecar) waitMetric(series string, is func(float64) bool) {
 	s.t.Helper()
-	eventually(s.t, func() bool { return is(s.admin.metric(series)) }, func() string {
+	eventuallyWithin(s.t, s.patience, func() bool { return is(s.admin.metric(series)) }, func() string {
 		return series + ", which is " + strconv.FormatFloat(s.admin.metric(series), 'g', -1, 64)
 	})
 }
@@ -138,7 +140,7 @@ func atLeast(n float64) func(float64) bool { return func(v float64) bool { retur
 // adminClient speaks to an admin listener at an address.
 type adminClient string
 
-var adminHTTP = http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var adminHTTP = http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 
 func (a adminClient) get(path string) (int, string) {
 	resp, err := adminHTTP.Get("http://" + string(a) + path)
@@ -209,6 +211,20 @@ func metricOf(text, series string) float64 {
 // verdicts is the number of messages settled so.
 func (a adminClient) verdicts(word string) float64 {
 	return a.metric(`sidecar_messages_total{consumer="worker",stream="ORDERS",verdict="` + word + `"`)
+}
+
+// counted waits until sidecars count so many messages as settled so, and returns how many they do. One is counted when its ack was sent, so
+// that the server may know of it before.
+func counted(t *testing.T, word string, n float64, sidecars ...*sidecar) (all float64) {
+	t.Helper()
+	eventually(t, func() bool {
+		all = 0
+		for _, s := range sidecars {
+			all += max(s.admin.verdicts(word), 0)
+		}
+		return all >= n
+	}, func() string { return fmt.Sprintf("%v messages to be counted as %s, which are %v", n, word, all) })
+	return all
 }
 
 // logLines is a log in memory.

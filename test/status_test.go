@@ -93,7 +93,7 @@ func TestActionOverridesStatus(t *testing.T) {
 		}
 	}
 	w.balance()
-	if n := s.admin.verdicts("drop"); n != 3 {
+	if n := counted(t, "drop", 3, s); n != 3 {
 		t.Errorf("%v messages counted as dropped, want 3", n)
 	}
 }

@@ -132,7 +132,7 @@ func TestRemoteThatAsksAnotherToStop(t *testing.T) {
 				select {
 				case <-r.Context().Done():
 					left <- true
-				case <-time.After(20 * time.Second):
+				case <-time.After(time.Minute):
 					left <- false
 				}
 			}))

@@ -623,7 +623,7 @@ func await(t *testing.T, cond func() bool) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(20 * time.Second); !cond(); <-look.C {
+	for end := time.Now().Add(time.Minute); !cond(); <-look.C {
 		if time.Now().After(end) {
 			t.Fatal("waited too long")
 		}

@@ -50,7 +50,7 @@ func (c *client) status() int {
 // statusOf is that of the answer to a request of a method.
 func (c *client) statusOf(method string) int {
 	c.t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); errors.Is(err, io.ErrClosedPipe) {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); errors.Is(err, io.ErrClosedPipe) {
 		return 0
 	} else if err != nil {
 		c.t.Fatal(err)
@@ -135,7 +135,7 @@ func TestIdleConnectionsMakeWay(t *testing.T) {
 			for _, c := range open {
 				go func() { _, _ = c.r.ReadByte(); ended <- struct{}{} }() // until one of both ends closes it
 			}
-			patience := time.After(20 * time.Second)
+			patience := time.After(time.Minute)
 			for range len(open) + 1 - maxConnections {
 				select {
 				case <-ended:

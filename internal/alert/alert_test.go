@@ -25,6 +25,7 @@ const secretURL = "https://user:hunter2@receiver.example/hunter2?key=hunter2"
 type receiver struct {
 	mu     sync.Mutex
 	answer func(nth int) (status int, err error)
+	refuse string // what has this in it gets 503
 	slow   time.Duration
 	posts  []*http.Request
 	bodies []string // of the posts that were taken
@@ -40,6 +41,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.mu.Lock()
 	r.begun++
 	nth, answer, slow := r.begun, r.answer, r.slow
+	refused := r.refuse != "" && strings.Contains(string(body), r.refuse)
 	r.posts, r.tried = append(r.posts, req), append(r.tried, time.Now())
 	r.mu.Unlock()
 	select {
@@ -48,7 +50,10 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, req.Context().Err()
 	}
 	status := 200
-	if answer != nil {
+	switch {
+	case refused:
+		status = 503
+	case answer != nil:
 		status, err = answer(nth)
 	}
 	r.mu.Lock()
@@ -66,6 +71,13 @@ func (r *receiver) set(answer func(int) (int, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
+}
+
+// refuses lets alerts with a text in them fail, and takes all others.
+func (r *receiver) refuses(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer, r.refuse = nil, text
 }
 
 // statuses are those of the alerts that were taken.
@@ -212,11 +224,12 @@ func TestNewerTakesThePlaceOfOlder(t *testing.T) {
 	s := watched(t, JSON, func(s *story) {
 		s.receiver.set(func(int) (int, error) { return 503, nil })
 		s.at(11, 30*time.Minute)
-		s.receiver.set(nil)
+		s.refuses("firing") // which is told until the recovery is seen
 		s.at(1, 2*time.Second)
 		if got := s.statuses(t); got != "resolved" {
 			t.Errorf("2 s after the recovery: %s", got)
 		}
+		s.refuses("")
 		s.at(1, time.Hour)
 		s.receiver.set(func(int) (int, error) { return 503, nil })
 		for i := range uint64(10) {

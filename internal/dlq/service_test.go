@@ -76,12 +76,12 @@ func newBenchHere(t *testing.T, entries int) *bench {
 	t.Helper()
 	server := localnats.Run(t, localnats.Options{})
 	b := &bench{t: t, url: server.URL(), server: server}
-	nc, err := nats.Connect(b.url)
+	nc, err := nats.Connect(b.url, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	b.js, err = natsjs.New(nc)
+	b.js, err = natsjs.New(nc, natsjs.WithDefaultTimeout(time.Minute))
 	b.must(err)
 	for name, subject := range map[string]string{"O": "o.>", "O_DLQ": "dlq.O.*.>"} {
 		_, err = b.js.CreateStream(t.Context(), natsjs.StreamConfig{Name: name, Subjects: []string{subject}, Duplicates: time.Minute})
@@ -125,7 +125,7 @@ func (b *bench) serviceOf(consumers ...Consumer) *Service {
 	conn, err := jetstream.Dial(jetstream.Config{URLs: []string{b.url}}, slog.New(slog.DiscardHandler))
 	b.must(err)
 	b.t.Cleanup(conn.Close)
-	if found := conn.AwaitConnection(b.t.Context(), 20*time.Second); found.Level != jetstream.OK {
+	if found := conn.AwaitConnection(b.t.Context(), time.Minute); found.Level != jetstream.OK {
 		b.t.Fatal(found)
 	}
 	return New(Options{Conn: conn, App: b.app, Consumers: consumers})

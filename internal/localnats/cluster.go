@@ -13,7 +13,7 @@ import (
 )
 
 // clusterLimit bounds the wait for a cluster to have a leader and be in step.
-const clusterLimit = time.Minute
+const clusterLimit = 2 * time.Minute
 
 // Cluster is some NATS servers with one JetStream.
 type Cluster struct {

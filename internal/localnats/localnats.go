@@ -13,7 +13,7 @@ import (
 
 const (
 	host       = "127.0.0.1"
-	readyLimit = 30 * time.Second
+	readyLimit = time.Minute
 
 	// Much shorter than a server's own: nobody is to wait for minutes here.
 	lameDuckGrace    = 200 * time.Millisecond

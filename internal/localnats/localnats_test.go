@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 func connect(t *testing.T, url string, options ...nats.Option) (*nats.Conn, natsjs.JetStream) {
 	t.Helper()
-	nc, err := nats.Connect(url, options...)
+	nc, err := nats.Connect(url, append(options, nats.Timeout(time.Minute))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func connect(t *testing.T, url string, options ...nats.Option) (*nats.Conn, nats
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

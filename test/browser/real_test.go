@@ -61,10 +61,10 @@ func (o *orders) fail(w http.ResponseWriter, status int, why string) {
 func realWorld(t *testing.T, o *orders) (url string, publish func(subject, body string)) {
 	t.Helper()
 	server := localnats.Run(t, localnats.Options{})
-	nc, err := nats.Connect(server.URL())
+	nc, err := nats.Connect(server.URL(), nats.Timeout(patience))
 	must(t, err)
 	t.Cleanup(nc.Close)
-	js, err := natsjs.New(nc)
+	js, err := natsjs.New(nc, natsjs.WithDefaultTimeout(patience))
 	must(t, err)
 	_, err = js.CreateStream(t.Context(), natsjs.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	must(t, err)

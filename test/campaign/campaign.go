@@ -17,7 +17,7 @@ import (
 
 const (
 	// insistLimit bounds how long a request is repeated that a cluster in trouble refuses.
-	insistLimit = time.Minute
+	insistLimit = 2 * time.Minute
 	// settleLimit bounds the wait for everything to be settled once all faults are healed: leaders must be elected, and the
 	// longest-lived leases, delays and breakers must run out.
 	settleLimit = 90 * time.Second
