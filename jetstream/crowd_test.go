@@ -15,7 +15,7 @@ func TestStandbyLeavesRoom(t *testing.T) {
 	cfg := b.ordered()
 	cfg.Concurrency, cfg.Prefetch = 1, 0
 	made := cfg.wanted()
-	made.MaxWaiting = 1
+	made.MaxWaiting, made.PinnedTTL = 1, 10*pinTTL
 	b.must(b.js.CreateConsumer(b.ctx, "S", made))
 	b.run(cfg)
 	b.publish(1)
