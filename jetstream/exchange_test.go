@@ -134,13 +134,15 @@ func TestLeaseBoundWhileAcksAsk(t *testing.T) {
 	}
 }
 
-// watchPending watches what is pending at the server, as often as it answers, until the returned function is called, which tells the most.
+// watchPending watches what is pending at the server, almost as often as it answers, until the returned function is called, which tells the most.
 func (b *bench) watchPending() func() int {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var watch sync.WaitGroup
 	most := 0
 	watch.Go(func() {
-		for ctx.Err() == nil {
+		look := time.NewTicker(time.Millisecond) // without a pause it would take the processor from who elects a leader
+		defer look.Stop()
+		for ; ctx.Err() == nil; <-look.C {
 			ask, done := context.WithTimeout(ctx, time.Second)
 			if cons, err := b.js.Consumer(ask, "S", "d"); err == nil {
 				most = max(most, cons.CachedInfo().NumAckPending)

@@ -215,10 +215,21 @@ func (b *bench) dwindles(what string, left func() int) {
 			least, end = n, time.Now().Add(patience)
 		}
 		if time.Now().After(end) {
-			b.t.Fatalf("no less than %d in %s, now %d: %s", least, patience, n, what)
+			b.t.Fatalf("no less than %d in %s, now %d: %s\n%s", least, patience, n, what, b.state())
 		}
 		<-look.C
 	}
+}
+
+// state is what the server and the source say.
+func (b *bench) state() string {
+	info, err := b.askInfo(5 * time.Second)
+	s := b.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, lost := s.expected()
+	return fmt.Sprintf("the server: %+v, %v\nthe source: %+v, suspect %v, a look is under way %v, since %s, %d leases, %d verdicts, %d coming, %d lost, width %d",
+		info, err, *s.status.Load(), s.suspect, s.looks.underWay, time.Since(s.looks.asked), len(s.leases), len(s.settling), s.coming, lost, s.width)
 }
 
 func (b *bench) settled() bool {
