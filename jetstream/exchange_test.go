@@ -19,14 +19,24 @@ func (b *bench) flood(n, size int) {
 	b.t.Helper()
 	body := make([]byte, size)
 	for left := n; left > 0; left -= 1000 {
+		stored := map[string]natsjs.PubAckFuture{}
 		for range min(left, 1000) {
-			b.must(b.js.PublishAsync("s.x", body))
+			id := nats.NewInbox()
+			future, err := b.js.PublishAsync("s.x", body, natsjs.WithMsgID(id))
+			b.must(nil, err)
+			stored[id] = future
 		}
-		select {
-		case <-b.js.PublishAsyncComplete():
-		case <-time.After(patience):
-			b.t.Fatal("not all is stored")
+		late, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+		for id, future := range stored {
+			select {
+			case <-future.Ok():
+				continue
+			case <-future.Err():
+			case <-late.Done():
+			}
+			b.storeOnce(body, id)
 		}
+		cancel()
 	}
 }
 
@@ -108,7 +118,7 @@ func TestLeaseBoundWhileAcksAsk(t *testing.T) {
 			b.flood(messages, 100)
 			asked := b.asked()
 			cfg := b.config()
-			cfg.AckWait, cfg.Concurrency, cfg.Prefetch = 2*time.Second, 12, 8 // what a leader had sent and nobody got comes again after it
+			cfg.AckWait, cfg.Concurrency, cfg.Prefetch = 10*time.Second, 12, 8 // what a leader had sent and nobody got comes again after it; a lost lease would count twice
 			b.run(cfg)
 			most := b.watchPending()
 			seen := b.ackAtOnce(messages, cfg.Concurrency, func(n int) {
@@ -122,7 +132,13 @@ func TestLeaseBoundWhileAcksAsk(t *testing.T) {
 			if seen != messages {
 				t.Errorf("%d of %d messages came", seen, messages)
 			}
-			if n := asked.Load(); c.replicas == 1 && n < messages/20 || c.replicas > 1 && n > 0 {
+			least := int64(messages / 20)
+			b.source.mu.Lock()
+			if !b.source.exchangeFrom.IsZero() {
+				least = 1 // they rested: one was not answered in time
+			}
+			b.source.mu.Unlock()
+			if n := asked.Load(); c.replicas == 1 && n < least || c.replicas > 1 && n > 0 {
 				t.Errorf("%d acks asked for a message", n)
 			}
 			b.eventually("no lease is covered any more", func() bool {

@@ -139,14 +139,18 @@ func (b *bench) begin(cfg ConsumerConfig) {
 func (b *bench) publish(n int) {
 	b.t.Helper()
 	for i := range n {
-		id := natsjs.WithMsgID(nats.NewInbox())
-		b.eventually("a message is stored", func() bool {
-			ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
-			defer cancel()
-			_, err := b.js.Publish(ctx, "s.x", fmt.Appendf(nil, "%d", i), id)
-			return err == nil
-		})
+		b.storeOnce(fmt.Appendf(nil, "%d", i), nats.NewInbox())
 	}
+}
+
+func (b *bench) storeOnce(body []byte, id string) {
+	b.t.Helper()
+	b.eventually("a message is stored", func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+		defer cancel()
+		_, err := b.js.Publish(ctx, "s.x", body, natsjs.WithMsgID(id))
+		return err == nil
+	})
 }
 
 // next is the next message, which must come soon.
