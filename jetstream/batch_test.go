@@ -12,7 +12,7 @@ import (
 // batchOf leases n messages in one batch.
 func (b *bench) batchOf(n int) []*Message {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	var batch []*Message
 	for len(batch) < n {
@@ -30,7 +30,7 @@ func TestAcksOfABatchThatAreLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, natsjs.StreamConfig{})
 			cfg := b.config()
-			cfg.Concurrency = 10
+			cfg.Concurrency, cfg.AckWait = 10, 10*time.Minute // what is missing does not come again meanwhile
 			b.run(cfg)
 			b.publish(10)
 			batch := b.batchOf(10)

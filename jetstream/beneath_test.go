@@ -12,7 +12,7 @@ import (
 func (b *bench) unpinned(filter string) natsjs.Consumer {
 	b.t.Helper()
 	cons, err := b.js.CreateConsumer(b.ctx, "S", natsjs.ConsumerConfig{
-		Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, AckWait: time.Second, MaxAckPending: 1000, MaxDeliver: -1, FilterSubject: filter,
+		Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, AckWait: shortAckWait, MaxAckPending: 1000, MaxDeliver: -1, FilterSubject: filter,
 	})
 	b.must(cons, err)
 	return cons

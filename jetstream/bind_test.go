@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -59,8 +60,11 @@ func TestAnswersWithoutState(t *testing.T) {
 	b.eventually("everything is acked", b.settled)
 	b.sawFloor(10)
 	blank.Store(true)
-	was := blanks.Load()
-	b.eventually("there were such answers", func() bool { b.source.doubt(); return blanks.Load() >= was+3 })
+	was, began := blanks.Load(), time.Now()
+	b.eventually("there were such answers", func() bool { b.source.doubt(); return blanks.Load() >= was+5 })
+	if pauses := time.Since(began) / lookPause; time.Duration(blanks.Load()-was) > 2*pauses+3 { // what is not answered soon is asked again
+		t.Errorf("asked %d times in %s", blanks.Load()-was, time.Since(began))
+	}
 	b.source.mu.Lock()
 	if floor := b.source.lastSeen.floor; floor != 10 || b.source.bound.info.Cluster == nil {
 		t.Errorf("it believes them: floor %d", floor)

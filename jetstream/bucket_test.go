@@ -18,10 +18,10 @@ func bucketConfig() BucketConfig {
 	return BucketConfig{Name: "answered", TTL: time.Hour, Source: "S", Manage: ManageCreate}
 }
 
-// has asks a bucket within the time that a sidecar gives it.
+// has asks a bucket.
 func (b *bench) has(k *Bucket, keys ...string) bool {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	found, err := k.Has(ctx, keys...)
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *bench) has(k *Bucket, keys ...string) bool {
 
 func (b *bench) store(k *Bucket, key string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	b.must(nil, k.Put(ctx, key))
 }
@@ -106,7 +106,7 @@ func TestBucketIsMadeOnce(t *testing.T) {
 		all.Go(func() { b.has(k, "A", "B") })
 	}
 	all.Wait()
-	if n, m := made(), looked(); n != 1 || m != 1 {
+	if n, m := made(), looked(); n != 1 || m < 1 || m > 4 { // one that is not answered soon is asked again, at 0.3, 0.9 and 2.1 s
 		t.Errorf("made %d times, looked up %d times", n, m)
 	}
 }

@@ -23,6 +23,9 @@ func newClusterBench(t *testing.T) (*bench, *localnats.Cluster) {
 	b := &bench{t: t, ctx: t.Context()}
 	b.connect(cluster.URL())
 	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Replicas: 3}))
+	var err error
+	b.js, err = natsjs.New(b.nc, natsjs.WithDefaultTimeout(5*time.Second)) // what has no leader does not answer, and is asked again
+	b.must(nil, err)
 	conn, err := Dial(Config{URLs: cluster.URLs(), Name: "test"}, quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -46,11 +49,11 @@ func TestLeaderStops(t *testing.T) {
 		leader := leaderOf(b, cluster)
 		cluster.Stop(leader)
 		b.eventually("another leads", func() bool {
-			cons, err := b.js.Consumer(b.ctx, "S", "d")
+			info, err := b.askInfo(2 * time.Second)
 			if err != nil {
 				return false
 			}
-			if n := cons.CachedInfo().NumAckPending; n > cfg.Concurrency+cfg.Prefetch {
+			if n := info.NumAckPending; n > cfg.Concurrency+cfg.Prefetch {
 				t.Fatalf("%d leased", n)
 			}
 			return true
@@ -80,8 +83,10 @@ func TestLeaderStepsDown(t *testing.T) {
 	b.run(b.config())
 	seen := b.ackAll(300, func(n int) {
 		if n%50 == 25 {
-			_, err := b.nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.S.d", nil, 5*time.Second)
-			b.must(nil, err)
+			b.eventually("the leader steps down", func() bool { // nobody answers while there is none
+				_, err := b.nc.Request("$JS.API.CONSUMER.LEADER.STEPDOWN.S.d", nil, 5*time.Second)
+				return err == nil
+			})
 		}
 	})
 	if len(seen) != 300 {
@@ -106,8 +111,8 @@ func (b *bench) ackAll(n int, each func(n int)) map[uint64]bool {
 			deadline = time.Now().Add(time.Minute)
 			continue
 		}
-		cons, err := b.js.Consumer(b.ctx, "S", "d")
-		if err == nil && len(seen) >= n && cons.CachedInfo().NumAckPending == 0 && cons.CachedInfo().NumPending == 0 {
+		info, err := b.askInfo(2 * time.Second)
+		if err == nil && len(seen) >= n && info.NumAckPending == 0 && info.NumPending == 0 {
 			return seen
 		}
 		if time.Now().After(deadline) {
@@ -231,7 +236,7 @@ func TestBoundOverHalfOpenConnection(t *testing.T) {
 			coming, _ := b.source.expected()
 			return coming >= 3 && !b.source.suspect
 		})
-		b.must(nil, b.conn.nc().FlushTimeout(5*time.Second)) // they are there
+		b.must(nil, b.conn.nc().FlushTimeout(patience)) // they are there
 		p.freeze()
 		b.publish(3) // sent to the frozen connection
 		b.eventually("the server sent what it was asked for", func() bool { i := b.info(); return i.NumPending == 0 || i.NumWaiting == 0 })

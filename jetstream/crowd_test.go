@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ func TestStandbyLeavesRoom(t *testing.T) {
 	cfg := b.ordered()
 	cfg.Concurrency, cfg.Prefetch = 1, 0
 	made := cfg.wanted()
-	made.MaxWaiting = 1
+	made.MaxWaiting, made.PinnedTTL = 1, 10*pinTTL
 	b.must(b.js.CreateConsumer(b.ctx, "S", made))
 	b.run(cfg)
 	b.publish(1)
@@ -54,18 +55,19 @@ func TestFewMayWait(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	cfg := b.ordered()
 	for _, most := range []int{fewWaiting - 1, fewWaiting} {
+		cfg.Durable = fmt.Sprint("d", most)
 		made := cfg.wanted()
 		made.MaxWaiting = most
-		b.must(b.js.CreateConsumer(b.ctx, "S", made))
+		cons, err := b.js.CreateConsumer(b.ctx, "S", made)
+		b.must(nil, err)
 		warned := slices.ContainsFunc(b.conn.Check(b.ctx, cfg, DeadLetterConfig{}), func(f Finding) bool {
 			return f.Level == Warning && strings.HasPrefix(f.Detail, "its max_waiting is")
 		})
-		at := slices.ContainsFunc(NewSource(b.conn, cfg, quiet()).warnings(&binding{info: b.info()}), func(w string) bool {
+		at := slices.ContainsFunc(NewSource(b.conn, cfg, quiet()).warnings(&binding{info: cons.CachedInfo()}), func(w string) bool {
 			return strings.HasPrefix(w, "its max_waiting is")
 		})
 		if want := most < fewWaiting; warned != want || at != want {
 			t.Errorf("max_waiting %d: check warns %v, the source %v, want %v", most, warned, at, want)
 		}
-		b.must(nil, b.js.DeleteConsumer(b.ctx, "S", "d"))
 	}
 }

@@ -93,14 +93,14 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 				select {
 				case at := <-r.accepted:
 					defer at.Close() // also if the client does not
-				case <-time.After(20 * time.Second):
+				case <-time.After(patience):
 					t.Fatalf("%d connections", i)
 				}
 			}
 			for i := range tries - 1 {
 				select {
 				case <-r.closed[i]:
-				case <-time.After(20 * time.Second):
+				case <-time.After(patience):
 					t.Fatalf("connection %d of %d is open yet", i+1, tries)
 				}
 			}
@@ -122,7 +122,7 @@ func TestCauseAtFirst(t *testing.T) {
 	}
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), "not reachable") && time.Now().Before(end); {
+	for end := time.Now().Add(patience); !strings.Contains(log.String(), "not reachable") && time.Now().Before(end); {
 		<-look.C
 	}
 	c.Close()

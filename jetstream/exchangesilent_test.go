@@ -35,6 +35,7 @@ func TestAcksThatAskAreNotAnsweredForLong(t *testing.T) {
 				defer b.source.mu.Unlock()
 				return b.source.coming == 0 && len(b.source.ready)+len(held) > cfg.Concurrency+cfg.Prefetch/2
 			})
+			b.mayAsk()
 			b.must(b.js.PauseConsumer(b.ctx, "S", "d", time.Now().Add(time.Hour)))
 			before := asked.Load()
 			for range len(b.source.ready) {

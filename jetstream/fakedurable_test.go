@@ -43,7 +43,8 @@ type fakeDurable struct {
 	electedAt  time.Time
 	mute       bool // it tells of no election
 	deaf       bool // questions for the durable are lost
-	asked      int  // such questions
+	unheard    bool // nobody hears verdicts
+	asked      int  // such questions and verdicts
 
 	busyAt time.Time // see withoutEnd
 	busy   int
@@ -367,6 +368,9 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 	d.withoutEnd(subject)
 	api, isAPI := strings.CutPrefix(subject, "$JS.API.")
 	switch {
+	case d.unheard && strings.HasPrefix(subject, "$JS.ACK."):
+		d.asked++
+		w.deliver(reply, "", "NATS/1.0 503\r\n\r\n", nil)
 	case d.leaderless && (strings.HasPrefix(subject, "$JS.ACK.") || api == "CONSUMER.MSG.NEXT.S.d"):
 		if reply != "" {
 			w.deliver(reply, "", "NATS/1.0 503\r\n\r\n", nil)
@@ -543,6 +547,14 @@ func (d *fakeDurable) dropRequests() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waiting = nil
+}
+
+// loseVerdicts has nobody hear verdicts, or somebody again. It returns how many, and questions for the durable, were lost so far.
+func (d *fakeDurable) loseVerdicts(yes bool) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unheard = yes
+	return d.asked
 }
 
 func (d *fakeDurable) refuseAcks(yes bool) {

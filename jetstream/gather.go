@@ -91,7 +91,7 @@ func (s *Source) gather(l *look, info *natsjs.ConsumerInfo) {
 	case here.late:
 		s.lookToGather() // the answer says nothing of what arrived since
 	case info.NumAckPending < here.count && len(o.held) > 0:
-		s.returnHeld() // some are settled already: those do not come again
+		s.returnSettled(info, now)
 	case info.NumAckPending <= here.count && info.NumAckPending-info.NumRedelivered <= here.fresh:
 		s.gathered(info)
 	case here.first != nil && s.nothingBeneath(info, here, now):
@@ -155,11 +155,24 @@ func (s *Source) returnHeld() {
 	}
 }
 
+// returnSettled hands back all that is held, since some of what is leased is settled already: that does not come again. It may be at the app, and
+// stay leased for as long as that takes. So this is done again after longer and longer pauses: the rest comes at once each time.
+func (s *Source) returnSettled(info *natsjs.ConsumerInfo, now time.Time) {
+	o, wait := s.order, ackWait(info.Config)
+	if now.Before(o.noneReturned) {
+		return
+	}
+	o.returnPause = min(max(2*o.returnPause, wait/6, gatherLook), wait)
+	o.noneReturned = now.Add(o.returnPause)
+	s.returnHeld()
+}
+
 // gathered ends the gathering and offers what was held, in the order of the stream.
 func (s *Source) gathered(info *natsjs.ConsumerInfo) {
 	o := s.order
 	held := o.held
 	o.held, o.room.returned, o.room.seen, o.gathering, o.next = nil, nil, nil, false, info.Delivered.Consumer+1
+	o.returnPause, o.noneReturned = 0, time.Time{}
 	slices.SortFunc(held, bySequence)
 	for _, m := range held {
 		if !m.released.Load() {

@@ -42,7 +42,7 @@ func soon(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal(what + " waits for the client")
 	}
 }
@@ -63,9 +63,13 @@ func TestNothingWaitsForADial(t *testing.T) {
 	s.Pull(PullAll)
 	b.publish(3)
 	m := s.Next(b.ctx)
-	held := holdDials(conn)
 	b.server.Shutdown()
-	<-held.began
+	b.eventually("nothing is asked any more by who did not know yet that the connection is lost", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !conn.Connected() && !s.looks.underWay
+	})
+	<-holdDials(conn).began
 
 	soon(t, "what is known of the connection", func() {
 		if conn.Connected() || conn.Trouble() == "" || s.Status().Bound {

@@ -53,6 +53,9 @@ func (s *Source) lookWhenAsked(ctx context.Context) {
 		info, err := s.conn.consumerInfo(l.ctx, s.cfg.Stream, s.cfg.Durable)
 		l.cutOff = l.ctx.Err() != nil
 		l.end()
+		if err == nil && stateless(info, l.bound.kept) {
+			err = errStateless
+		}
 		s.endLook(l, info, err)
 		if err != nil && !l.cutOff {
 			s.pauseLooks(ctx)
@@ -142,9 +145,6 @@ func (s *Source) endLook(l *look, info *natsjs.ConsumerInfo, err error) {
 	s.looks.underWay = false
 	if s.bound != l.bound {
 		return // given up meanwhile
-	}
-	if err == nil && stateless(info, s.bound.kept) {
-		err = errStateless
 	}
 	switch {
 	case l.cutOff:

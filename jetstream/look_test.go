@@ -146,3 +146,25 @@ func TestEvidenceIsAsOldAsTheQuestion(t *testing.T) {
 		}
 	})
 }
+
+// A verdict that nobody is there to hear, although the durable answers, is sent again after a pause, and not given up.
+func TestVerdictsThatNobodyHears(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := runModel(t, 30*time.Second, 4, func(c *ConsumerConfig) { c.Concurrency = 4 })
+		ack, term, nak, back := b.next(), b.next(), b.next(), b.next()
+		b.source.Pull(PullNothing)
+		before := b.durable.loseVerdicts(true)
+		ack.Ack()
+		term.Term("no")
+		nak.Nak(time.Hour)
+		back.HandBack()
+		time.Sleep(20 * time.Second)
+		if n := b.durable.loseVerdicts(false) - before; n < 40 || n > 400 {
+			t.Errorf("they were sent %d times in 20 s", n)
+		}
+		time.Sleep(5 * time.Second)
+		if n := b.pending(); n != 2 || b.source.Flush(t.Context()) != 0 {
+			t.Errorf("%d are pending, want 2: %s", n, b.durable.state())
+		}
+	})
+}

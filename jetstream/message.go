@@ -412,13 +412,14 @@ func (s *Source) confirmed(msg *nats.Msg) {
 	if m == nil || m.nonce != nonce || m.verdict == "" {
 		return
 	}
+	now := time.Now()
 	if msg.Header.Get("Status") == noResponders {
-		// Nobody was there to hear it: not a confirmation.
-		m.sentAt = time.Time{}
-		s.askAnew(time.Now(), false)
+		// Nobody was there to hear it: not a confirmation. It is sent again after a pause, also where the durable answers.
+		m.firstSent, m.sentAt = now, now.Add(lookPause-m.resend)
+		time.AfterFunc(lookPause, s.wake)
+		s.askAnew(now, false)
 		return
 	}
-	now := time.Now()
 	s.hears(now)
 	s.confirmedAt = now
 	s.release(m)

@@ -30,6 +30,9 @@ type order struct {
 	looked time.Time
 	room   room
 
+	returnPause  time.Duration // after what was held was handed back, as some of what is leased is settled
+	noneReturned time.Time     // it is not again before then
+
 	beneath beneath
 }
 

@@ -37,7 +37,7 @@ func (b *bench) inOrder(first, last uint64) {
 // takeAll is the next message that may be worked on.
 func (b *bench) takeAll() *Message {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	for m := b.source.Take(ctx); m != nil; m = b.source.Take(ctx) {
 		if b.source.Begin(ctx, m) {
@@ -62,7 +62,7 @@ func (b *bench) leaveBehind(cfg ConsumerConfig, n int) {
 	b.must(nil, b.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.S.d", sub.Subject, []byte(request)))
 	var replies []string
 	for range n {
-		msg, err := sub.NextMsg(10 * time.Second)
+		msg, err := sub.NextMsg(patience)
 		b.must(msg, err)
 		replies = append(replies, msg.Reply)
 	}
@@ -70,13 +70,13 @@ func (b *bench) leaveBehind(cfg ConsumerConfig, n int) {
 		from := b.info().TimeStamp
 		b.eventually("the server's clock goes on between two rounds of keeping alive", func() bool { return b.info().TimeStamp.Sub(from) >= cfg.AckWait/4 })
 		for i := 0; i < n; i += every {
-			_, err := b.nc.Request(replies[i], []byte("+WPI"), 5*time.Second)
+			_, err := b.nc.Request(replies[i], []byte("+WPI"), patience)
 			b.must(nil, err)
 		}
 	}
 	b.must(nil, sub.Unsubscribe())
 	if group := pinned(cfg.wanted()); group != "" {
-		_, err := b.nc.Request("$JS.API.CONSUMER.UNPIN.S.d", []byte(fmt.Sprintf(`{"group":%q}`, group)), 5*time.Second)
+		_, err := b.nc.Request("$JS.API.CONSUMER.UNPIN.S.d", []byte(fmt.Sprintf(`{"group":%q}`, group)), patience)
 		b.must(nil, err)
 	}
 }
@@ -210,7 +210,7 @@ func TestLateVerdictOfAnother(t *testing.T) {
 	b.must(nil, theirs[1].Nak())
 	b.must(nil, theirs[2].Nak())
 	b.eventually("two are leased", func() bool { return b.source.Leased() == 2 })
-	b.must(b.nc.Request(theirs[2].Reply(), []byte("+ACK"), 5*time.Second))
+	b.must(b.nc.Request(theirs[2].Reply(), []byte("+ACK"), patience))
 	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 	defer cancel()
 	if m := b.source.Take(ctx); m != nil {
@@ -255,7 +255,7 @@ func TestPinIsRenewed(t *testing.T) {
 	cfg := b.ordered()
 	cfg.Concurrency, cfg.Prefetch = 1, 0
 	made := cfg.wanted()
-	made.PinnedTTL = pinTTL
+	made.PinnedTTL = 2 * pinTTL // of which a third may pass until it is renewed
 	b.must(b.js.CreateConsumer(b.ctx, "S", made))
 	b.run(cfg)
 	b.publish(2)
@@ -264,11 +264,11 @@ func TestPinIsRenewed(t *testing.T) {
 	if pin == "" {
 		t.Fatal("it is not pinned")
 	}
-	b.stays("it is pinned to the same client", pinTTL+time.Second, func() bool { return b.pinID() == pin })
+	b.stays("it is pinned to the same client", made.PinnedTTL+time.Second, func() bool { return b.pinID() == pin })
 	held.Ack()
 	b.takeAll().Ack()
 	b.eventually("everything is acked", b.settled)
-	b.stays("it is pinned to the same client", pinTTL+time.Second, func() bool { return b.pinID() == pin })
+	b.stays("it is pinned to the same client", made.PinnedTTL+time.Second, func() bool { return b.pinID() == pin })
 	b.source.StopPulling(b.ctx)
 	b.source.Unpin(b.ctx)
 	if now := b.pinID(); now != "" {
@@ -291,7 +291,7 @@ func (b *bench) stays(what string, d time.Duration, cond func() bool) {
 // pinID is whom the server has pinned the durable to.
 func (b *bench) pinID() string {
 	b.t.Helper()
-	msg, err := b.nc.Request("$JS.API.CONSUMER.INFO.S.d", nil, 5*time.Second)
+	msg, err := b.nc.Request("$JS.API.CONSUMER.INFO.S.d", nil, patience)
 	b.must(msg, err)
 	var info struct {
 		Groups []struct {
@@ -357,13 +357,10 @@ func TestPinnedWithoutOrder(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	b.publish(50)
 	b.must(b.js.CreateConsumer(b.ctx, "S", b.orderedWanted()))
-	cfg := b.config()
-	cfg.AckWait = time.Second
-	b.run(cfg)
-	for range 50 {
-		b.next().Ack()
+	b.run(b.config())
+	if seen := b.ackAll(50, func(int) {}); len(seen) != 50 {
+		t.Errorf("%d of 50 messages came", len(seen))
 	}
-	b.eventually("everything is acked", b.settled)
 }
 
 // A failing app gets all that a dead process had too, one at a time, in the order of the stream.

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -102,7 +103,9 @@ func (b *bench) movesNothing() {
 // poorRetryStream is a retry stream as the sidecar makes it for a stream of one replica.
 func (b *bench) poorRetryStream(storage natsjs.StorageType) {
 	b.t.Helper()
-	b.must(b.js.CreateStream(b.ctx, natsjs.StreamConfig{
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	b.must(b.js.CreateStream(ctx, natsjs.StreamConfig{
 		Name: RetryStream, Subjects: []string{retrySubject + ">"}, Retention: natsjs.WorkQueuePolicy, Storage: storage, Replicas: 1,
 		AllowMsgSchedules: true, AllowMsgTTL: true,
 	}))

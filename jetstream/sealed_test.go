@@ -107,7 +107,7 @@ func TestStrangeMessagesInTheRetryStream(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	b.runCrowded()
 	m := b.next()
-	b.moved(m, 4*time.Second)
+	b.moved(m, 15*time.Second) // when all else is done
 	r := b.source.retries
 	mark := nats.Header{retryHeaderDeliveries: {"1"}, retryHeaderTimeStamp: {time.Now().UTC().Format(time.RFC3339Nano)}}
 	var kept []uint64

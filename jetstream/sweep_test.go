@@ -112,7 +112,7 @@ func TestSweepWhileAVerdictIsUnderWay(t *testing.T) {
 			b.publish(1)
 			m := b.next()
 			settle(b, m)
-			b.must(b.nc.Request(m.reply, ackWire, 5*time.Second)) // it is settled at the server, and still leased here
+			b.must(b.nc.Request(m.reply, ackWire, patience)) // it is settled at the server, and still leased here
 			b.eventually("it is done", func() bool { return b.info().NumAckPending == 1 })
 			w := b.source.Sweep()
 			for range 3 {
