@@ -127,6 +127,11 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	took := time.Since(asked)
 	if errors.Is(err, ErrConsumerNotFound) && s.cfg.Manage != ManageNone {
+		if s.stood {
+			s.stood = false
+			s.pause(ctx) // it was deleted just now, perhaps
+			return s.bindOnce(ctx)
+		}
 		info, err = s.create(ctx, stream)
 	}
 	if err == nil && s.cfg.Manage == ManageUpdate {
@@ -141,6 +146,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.stood = true
 	if why := s.refusal(info); why != "" {
 		return nil, fmt.Errorf("%w: %s", ErrRefused, why)
 	}
@@ -154,6 +160,7 @@ func (s *Source) bindOnce(ctx context.Context) (*binding, error) {
 				slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable), slog.String("error", oneLine(err.Error(), 300)))
 		}
 	}
+	s.stood = false // whoever serves it pauses once it is lost
 	return &binding{
 		incarnation: incarnation{stream.Created, info.Created}, asked: asked, took: took, info: info, kept: stream.Config.Replicas,
 		unmatched: unmatched(filters(info.Config), stream),

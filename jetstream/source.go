@@ -120,6 +120,7 @@ type Source struct {
 	lastSeen *lastSeen
 	goesOn   incarnation // of a durable that was created to go on where another one ended
 	warned   []string
+	stood    bool // there is a durable that cannot be served, as far as is known
 
 	lives spells // of the durable
 

@@ -559,6 +559,24 @@ func TestDurableIsMadeAnewAfterItsDeletion(t *testing.T) {
 	b.next().Ack()
 }
 
+// So it is with one that cannot be served, and is deleted for that.
+func TestRefusedDurableIsMadeAnewAfterItsDeletion(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.must(b.js.CreateConsumer(b.ctx, "S", natsjs.ConsumerConfig{Durable: "d", AckPolicy: natsjs.AckNonePolicy}))
+	made := make(chan time.Time, 1)
+	b.must(b.nc.Subscribe("$JS.API.CONSUMER.CREATE.S.d", func(*nats.Msg) { made <- time.Now() }))
+	b.eventually("the test listens", func() bool { return b.nc.Flush() == nil })
+	b.begin(b.config())
+	b.eventually("it is refused", func() bool { return len(b.source.Status().Detail) > 30 })
+	begin := time.Now()
+	b.must(nil, b.js.DeleteConsumer(b.ctx, "S", "d"))
+	if after := (<-made).Sub(begin); after < bindEvery/2 {
+		t.Errorf("it was made anew %s after it was deleted", after)
+	}
+	b.publish(1)
+	b.next().Ack()
+}
+
 func TestWaitsForStreamAndDurable(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	if err := b.js.DeleteStream(b.ctx, "S"); err != nil {
