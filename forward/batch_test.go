@@ -217,6 +217,8 @@ func TestBatchResults(t *testing.T) {
 		"large, later":      {Raw, `{"log":"` + strings.Repeat("x", readBytes) + `"`, "", true},
 		"large, the first":  {Raw, `{"results":[{"reason":"` + strings.Repeat("x", readBytes), "", true},
 		"large, no object":  {Raw, "<html>" + strings.Repeat("x", readBytes), "", false},
+		"large, none":       {Raw, `{"results":[],"log":"` + strings.Repeat("x", readBytes) + `"`, "", false},
+		"large, text":       {Raw, `{"results":"fine","log":"` + strings.Repeat("x", readBytes) + `"`, "", false},
 		"large, own":        {Raw, `{"results":[` + strings.Repeat(`{"id":17,"status":"created"},`, readBytes/20), "", false},
 		"with a mark":       {Raw, "\ufeff" + ` {"results":[{"action"`, "", true},
 		"message id in raw": {Raw, `{"results":[{"id":"one","action":"dlq"}]}`, `none ,none ,none ,none ,none `, true},

@@ -8,8 +8,8 @@ import (
 )
 
 // begun reports whether a body that is no JSON, or too large to be read to its end, has begun to say something of a message of the batch, and
-// whether it has results at all: a whole one. Where it is cut off, what was said before counts. Where something else is wrong with it, what
-// comes after may be results as well: then the word is enough.
+// whether one of the results is whole, or all that stands for them. Where it is cut off, what was said before counts. Where something else is
+// wrong with it, what comes after may be results as well: then the word is enough.
 func begun(body []byte, ids map[string][]int) (found, whole bool) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	skip := func(string) error { return dec.Decode(new(json.RawMessage)) }
@@ -36,7 +36,9 @@ func begun(body []byte, ids map[string][]int) (found, whole bool) {
 		if !strings.EqualFold(key, "results") {
 			return skip(key)
 		}
-		return parts(dec, element)
+		err := parts(dec, element)
+		whole = whole || err == nil
+		return err
 	})
 	var syntax *json.SyntaxError
 	return found || errors.As(err, &syntax) && mentions(body[dec.InputOffset():], `"action"`), whole

@@ -349,6 +349,7 @@ func TestBatchResultsOfNoSense(t *testing.T) {
 		"unknown acked":  {`{"results":[{"id":"nobody","action":"ack"}]}`, false},
 		"a number":       {`{"results":[4]}`, false},
 		"huge":           {`{"results":[{"id":"nobody","action":"ack"}]` + strings.Repeat(" ", 2<<20) + `}`, true},
+		"huge, later":    {`{"log":"` + strings.Repeat("x", 2<<20) + `","results":[{"id":"nobody","action":"retry"}]}`, true},
 		"huge, its own":  {`{"results":[]` + strings.Repeat(" ", 2<<20) + `}`, false},
 		"other case":     {`{"Results":[{"Id":"nobody","Action":"dlq"}]}`, true},
 	} {

@@ -130,7 +130,7 @@ var mutants = []mutant{
 	},
 	{
 		"acks what unclear results do not name", "forward/batch.go",
-		"len(ms)); doubt == \"\" {\n", "len(ms)); true {\n",
+		"\t}\n\tif doubt == \"\" {\n", "\t}\n\tif true {\n",
 		"", inBatches,
 		[]string{"none lost", "rejected messages are in the dlq"},
 	},
