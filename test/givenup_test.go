@@ -57,6 +57,24 @@ func TestGivenUpBeforeAnySidecar(t *testing.T) {
 	eventually(t, func() bool { return w.streamInfo(stream).State.Msgs == 0 && w.app.count() == 1 }, text("the next one is delivered"))
 }
 
+// The server publishes an advisory without waiting: while the stream that keeps them has no leader, or when it is killed just then, one is
+// nowhere. A purge stands for that. The next start finds its message in a work queue all the same.
+func TestGivenUpWithItsAdvisoryLost(t *testing.T) {
+	w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = natsjs.WorkQueuePolicy })
+	w.durableOf(limited)
+	w.must(w.running().stop()) // makes the stream of the advisories
+	seq := w.publish("orders.new", "x")
+	w.exhaust(1)
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.LastSeq == 1 }, text("the advisory"))
+	w.purgeOf("sidecar-advisories")
+	w.running()
+	w.waitDead(1)
+	if h := w.deadOf(seq).header; h.Get("Dlq-Reason") != "max_deliver_server" || h.Get("Dlq-Deliveries") != "2" {
+		t.Errorf("entry %v", h)
+	}
+	eventually(t, func() bool { return w.streamInfo(stream).State.Msgs == 0 }, text("it is settled"))
+}
+
 // What the server gave up on while no sidecar ran is told by the advisories that a stream keeps.
 func TestGivenUpWhileNoSidecarRan(t *testing.T) {
 	w := newWorld(t)
