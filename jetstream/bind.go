@@ -58,6 +58,11 @@ func (i incarnation) same(as incarnation) bool {
 	return i.stream.Equal(as.stream) && i.consumer.Equal(as.consumer)
 }
 
+// key is what tells it from others in metadata.
+func (i incarnation) key() string {
+	return fmt.Sprintf("%d.%d", i.stream.UnixNano(), i.consumer.UnixNano())
+}
+
 // binding is a durable as it was found.
 type binding struct {
 	incarnation

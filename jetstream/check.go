@@ -195,6 +195,8 @@ func (k *checker) deadLetters(ctx context.Context) {
 		k.add(Failed, what, unkept(info.Config), "make it anew with retention: limits and acks, or change dlq.stream")
 	case info.Config.Sealed:
 		k.add(Failed, what, "it is sealed: it takes no entries", "make it anew, or change dlq.stream")
+	case k.source != nil && d.feeds(ctx, info.Config, k.source.Config) != "":
+		k.add(Failed, what, d.feeds(ctx, info.Config, k.source.Config), "take that off, or let it lead elsewhere")
 	case !listens(info.Config.Subjects, d.pattern) && k.dlq.Create:
 		k.add(OK, what, "the sidecar will add the subject "+d.pattern, "")
 	case !listens(info.Config.Subjects, d.pattern):
@@ -203,6 +205,8 @@ func (k *checker) deadLetters(ctx context.Context) {
 		k.add(Failed, what, full(info).Error(), "remove entries or raise its limits")
 	case dropping(info.Config, k.dlq) != "":
 		k.add(Warning, what, "it drops entries by its limits: "+dropping(info.Config, k.dlq), "take these limits off, or use discard: new")
+	case forgetful(info.Config) != "":
+		k.add(Warning, what, forgetful(info.Config), "make it anew with file storage")
 	case shortWindow(info.Config) != "":
 		k.add(Warning, what, shortWindow(info.Config), "raise its duplicate window: the sidecar makes such a stream with an hour")
 	default:

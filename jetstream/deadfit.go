@@ -67,14 +67,33 @@ func shortWindow(c natsjs.StreamConfig) string {
 
 // warnShortWindow logs a duplicate window that is too short, once until it changes.
 func (d *DeadLetters) warnShortWindow(c natsjs.StreamConfig) {
-	short := shortWindow(c)
-	d.mu.Lock()
-	news := short != d.short
-	d.short = short
-	d.mu.Unlock()
-	if news && short != "" {
+	if short := shortWindow(c); d.isNews(&d.short, short) {
 		d.log.Warn("the dlq stream may store an entry twice", slog.String("dlq_stream", d.name), slog.String("reason", short))
 	}
+}
+
+// warnForgetful logs that the DLQ stream is kept in memory, once until it changes.
+func (d *DeadLetters) warnForgetful(c natsjs.StreamConfig) {
+	if why := forgetful(c); d.isNews(&d.forgets, why) {
+		d.log.Warn("the dlq stream may lose its entries", slog.String("dlq_stream", d.name), slog.String("reason", why))
+	}
+}
+
+// isNews takes in what is wrong, where it was something else before, and reports whether that is to be told.
+func (d *DeadLetters) isNews(was *string, why string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	news := why != "" && why != *was
+	*was = why
+	return news
+}
+
+// forgetful says that a restart of the server takes the entries of a DLQ stream, or nothing.
+func forgetful(c natsjs.StreamConfig) string {
+	if c.Storage != natsjs.MemoryStorage {
+		return ""
+	}
+	return "it is kept in memory: a restart of its servers takes its entries, and their messages are settled"
 }
 
 // warnDropping logs the limits by which the DLQ stream drops entries, once until they change.

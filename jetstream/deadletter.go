@@ -43,15 +43,16 @@ type DeadLetters struct {
 	name, pattern    string // the DLQ stream and the subjects of it that belong to this source stream
 	log              *slog.Logger
 
-	mu     sync.Mutex
-	detail string // why the stream cannot take an entry; empty when it can, as far as its state tells
-	tries  outcomes
-	misfit bool   // what is published would not get to the DLQ stream or not stay there, or it was not looked up yet
-	maxMsg int    // the DLQ stream's limit, 0 if none
-	drops  string // the limits by which the DLQ stream drops entries; empty: none
-	short  string // why an entry may be there twice, by the stream's duplicate window; empty: it is long enough
-	level  level
-	causes map[string]int // entries stored by this process, by reason
+	mu      sync.Mutex
+	detail  string // why the stream cannot take an entry; empty when it can, as far as its state tells
+	tries   outcomes
+	misfit  bool   // what is published would not get to the DLQ stream or not stay there, or it was not looked up yet
+	maxMsg  int    // the DLQ stream's limit, 0 if none
+	drops   string // the limits by which the DLQ stream drops entries; empty: none
+	short   string // why an entry may be there twice, by the stream's duplicate window; empty: it is long enough
+	forgets string // why its entries may be lost; empty: they are in files
+	level   level
+	causes  map[string]int // entries stored by this process, by reason
 }
 
 // level is how many entries a DLQ stream has: as looked up, and what was stored since.
@@ -137,7 +138,8 @@ func (m misfit) Unwrap() error { return m.error }
 
 func (d *DeadLetters) ensure(ctx context.Context) error {
 	began := time.Now()
-	if source, err := d.conn.streamInfo(ctx, d.source); err == nil {
+	source, sourceErr := d.conn.streamInfo(ctx, d.source)
+	if sourceErr == nil {
 		if s := capturing(source.Config.Subjects, d.pattern); s != "" {
 			return misfit{fmt.Errorf("the subject %s of the source stream captures the dead letters on %s: change dlq.subject", s, d.pattern)}
 		}
@@ -165,6 +167,11 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 	if info.Config.Sealed {
 		return fmt.Errorf("DLQ stream %s is sealed", d.name)
 	}
+	if sourceErr == nil {
+		if why := d.feeds(ctx, info.Config, source.Config); why != "" {
+			return misfit{fmt.Errorf("DLQ stream %s is not used: %s", d.name, why)}
+		}
+	}
 	d.mu.Lock()
 	d.maxMsg = max(int(info.Config.MaxMsgSize), 0)
 	d.level.looked(info)
@@ -174,6 +181,7 @@ func (d *DeadLetters) ensure(ctx context.Context) error {
 	d.mu.Unlock()
 	d.warnDropping(info.Config)
 	d.warnShortWindow(info.Config)
+	d.warnForgetful(info.Config)
 	return full(info)
 }
 

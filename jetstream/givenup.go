@@ -17,8 +17,12 @@ const errMessageNotFound natsjs.ErrorCode = 10037
 type GivenUp struct {
 	Sequence   uint64    `json:"stream_seq"`
 	Deliveries uint64    `json:"deliveries"`
-	Time       time.Time `json:"timestamp"`
+	Time       time.Time `json:"timestamp"` // by the clock of the durable's leader
+	Swept      bool      `json:"-"`         // no advisory told it: a sweep found it
 }
+
+// clocks is how far the clocks of two servers may be apart.
+const clocks = time.Minute
 
 // ParseAdvisory reads an advisory of the advisory stream.
 func ParseAdvisory(body []byte) (GivenUp, error) {
@@ -77,17 +81,39 @@ func (s *Source) stored(ctx context.Context, request map[string]any) (*Message, 
 	}, nil
 }
 
+// Stale reports whether an advisory is of a message that had the sequence before the stream was made anew, and not of this one. The stream
+// and the message have their times from one server, and the advisory from another: once the stream is older than their clocks may be apart,
+// it is of this one, since a stream gives no sequence twice. Before, the durable's books count what it gave up on, if it is of this one.
+func (s *Source) Stale(ctx context.Context, g GivenUp, m *Message) (bool, error) {
+	switch {
+	case g.Swept:
+		return false, nil
+	case g.Time.Before(m.StreamCreated):
+		return true, nil
+	case !m.Stored.After(g.Time), g.Time.After(m.StreamCreated.Add(clocks)):
+		return false, nil
+	}
+	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
+	if err != nil {
+		return false, err
+	}
+	return info.NumRedelivered == 0 || m.Sequence > info.Delivered.Stream, nil
+}
+
 // SettleGivenUp takes a message that the server gave up on out of the durable's books, and out of a work queue or interest
-// stream. It returns once the server confirmed that. It does nothing to a durable made anew.
+// stream. It returns once the server confirmed that. It does nothing to a durable made anew, and is ErrNotConnected while none is served.
 func (s *Source) SettleGivenUp(ctx context.Context, m *Message, reason string) error {
 	info, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	same := s.bound != nil && s.bound.incarnation.stream.Equal(m.StreamCreated) && info.Created.Equal(s.bound.consumer)
+	b := s.bound
 	s.mu.Unlock()
-	if !same {
+	switch {
+	case b == nil:
+		return ErrNotConnected
+	case !b.same(incarnation{m.StreamCreated, info.Created}):
 		return nil
 	}
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)

@@ -44,7 +44,7 @@ func (c *Conn) Republish(ctx context.Context, stream, subject, id string, header
 	if err != nil {
 		return err
 	}
-	if state.Sealed || !slices.ContainsFunc(state.Subjects, func(s string) bool { return includes(s, subject) }) {
+	if state.Sealed || !slices.ContainsFunc(state.Listens, func(s string) bool { return includes(s, subject) }) {
 		return fmt.Errorf("%w: stream %s, subject %s", ErrNotTaken, stream, oneLine(subject, 200))
 	}
 	msg := &nats.Msg{Subject: subject, Header: make(nats.Header, len(header)+1), Data: body}
@@ -71,21 +71,21 @@ func (c *Conn) Republish(ctx context.Context, stream, subject, id string, header
 	case ack.Stream != stream:
 		return fmt.Errorf("publishing to stream %s: stream %s took it", stream, ack.Stream)
 	case ack.Duplicate:
-		return c.verify(ctx, stream, ack.Sequence, subject, id, state.Consumes)
+		return c.verify(ctx, stream, ack.Sequence, subject, id, state)
 	}
 	return nil
 }
 
 // verify looks whether a stream has a message where the server says that it is. A stream that drops what was consumed need not
-// have it any more.
-func (c *Conn) verify(ctx context.Context, stream string, seq uint64, subject, id string, consumes bool) error {
+// have it any more, and one that gives messages other subjects has it under another.
+func (c *Conn) verify(ctx context.Context, stream string, seq uint64, subject, id string, state StreamState) error {
 	m, err := c.Stored(ctx, stream, seq)
 	switch {
 	case err != nil:
 		return err
-	case m == nil && consumes:
+	case m == nil && state.Consumes:
 		return nil
-	case m == nil, m.Subject != subject, !slices.Equal(m.Header[natsjs.MsgIDHeader], []string{id}):
+	case m == nil, len(state.Subjects) > 0 && m.Subject != subject, !slices.Equal(m.Header[natsjs.MsgIDHeader], []string{id}):
 		return fmt.Errorf("%w: stream %s, sequence %d", ErrNotVerified, stream, seq)
 	}
 	return nil

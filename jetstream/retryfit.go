@@ -22,7 +22,7 @@ func keptBy(c natsjs.StreamConfig) kept { return kept{max(c.Replicas, 1), c.Stor
 const keptEvery = 30 * time.Second
 
 // unfitRetries says why the messages of a stream must not wait in a retry stream, or nothing: it would drop what waits, or could
-// lose it where the stream would not, or would not take its end.
+// lose it where the stream would not, or would not take its end, or keep what is done.
 func unfitRetries(c natsjs.StreamConfig, source kept) string {
 	have := keptBy(c)
 	switch {
@@ -40,6 +40,8 @@ func unfitRetries(c natsjs.StreamConfig, source kept) string {
 		return "it does not listen on " + RetrySubjects
 	case c.MaxBytes > 0 || c.MaxMsgs > 0 || c.MaxMsgsPerSubject > 0 || c.MaxAge > 0 || c.Retention == natsjs.InterestPolicy:
 		return "it has limits or a retention by which it drops messages that wait"
+	case c.Retention != natsjs.WorkQueuePolicy:
+		return "its retention is not workqueue: copies that are done with would stay in it"
 	case have.replicas < source.replicas:
 		return fmt.Sprintf("it has replicas: %d and the stream %d", have.replicas, source.replicas)
 	case have.storage == natsjs.MemoryStorage && source.storage == natsjs.FileStorage:

@@ -30,6 +30,9 @@ func TestUnfitRetries(t *testing.T) {
 		"interest":                 {natsjs.StreamConfig{Replicas: 1, Retention: natsjs.InterestPolicy}, one, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.have.Retention == natsjs.LimitsPolicy {
+				c.have.Retention = natsjs.WorkQueuePolicy
+			}
 			c.have.AllowMsgSchedules, c.have.AllowMsgTTL, c.have.Subjects = true, true, []string{RetrySubjects}
 			if why := unfitRetries(c.have, c.source); (why == "") != c.fit {
 				t.Errorf("unfit: %q", why)
@@ -53,9 +56,10 @@ func TestUnfitHandMadeRetries(t *testing.T) {
 		"confirmations":    {func(c *natsjs.StreamConfig) { c.NoAck = true }, false},
 		"writing":          {func(c *natsjs.StreamConfig) { c.Sealed = true }, false},
 		"its own subjects": {func(c *natsjs.StreamConfig) { c.SubjectTransform = &natsjs.SubjectTransformConfig{} }, false},
+		"its retention":    {func(c *natsjs.StreamConfig) { c.Retention = natsjs.LimitsPolicy }, false},
 		"a subject":        {func(c *natsjs.StreamConfig) { c.Subjects = []string{"sidecar.retry.at.>", "sidecar.retry.due.>"} }, false},
 	} {
-		have := natsjs.StreamConfig{Subjects: []string{RetrySubjects}, AllowMsgSchedules: true, AllowMsgTTL: true}
+		have := natsjs.StreamConfig{Subjects: []string{RetrySubjects}, Retention: natsjs.WorkQueuePolicy, AllowMsgSchedules: true, AllowMsgTTL: true}
 		c.change(&have)
 		if why := unfitRetries(have, kept{1, natsjs.FileStorage}); (why == "") != c.fit {
 			t.Errorf("it lacks %s: unfit: %q", name, why)

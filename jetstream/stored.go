@@ -31,6 +31,8 @@ type StreamState struct {
 	FirstTime   time.Time // when the first message was stored
 	// Subjects are those that its messages can have; none where that cannot be said.
 	Subjects []string
+	// Listens are the subjects that it stores what is published on, as its messages' own or as another.
+	Listens []string
 	// Consumes says that the stream drops what was consumed: a work queue, or an interest stream.
 	Consumes bool
 	Sealed   bool
@@ -46,7 +48,7 @@ func (c *Conn) StreamState(ctx context.Context, name string) (StreamState, error
 	}
 	return StreamState{
 		Created: info.Created, First: info.State.FirstSeq, Last: info.State.LastSeq,
-		FirstTime: info.State.FirstTime, Subjects: storedSubjects(info.Config),
+		FirstTime: info.State.FirstTime, Subjects: storedSubjects(info.Config), Listens: info.Config.Subjects,
 		Consumes: info.Config.Retention != natsjs.LimitsPolicy, Sealed: info.Config.Sealed,
 		Keeps: info.Config.DenyDelete || info.Config.Sealed,
 	}, nil

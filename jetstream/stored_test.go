@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -147,5 +148,28 @@ func TestUnmatched(t *testing.T) {
 		if got := unmatched([]string{"t.x"}, &natsjs.StreamInfo{Config: c.stream}); len(got) != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// A message is published again to a stream that has sources, or gives messages other subjects, where the stream listens on its subject; and once.
+func TestRepublishToAStreamOfOtherSubjects(t *testing.T) {
+	for name, c := range map[string]natsjs.StreamConfig{
+		"sources":     {Subjects: []string{"s.>"}, Sources: []*natsjs.StreamSource{{Name: "O"}}, Duplicates: time.Minute}, // the server gives it none by itself
+		"transformed": {Subjects: []string{"s.>"}, SubjectTransform: &natsjs.SubjectTransformConfig{Source: "s.old.>", Destination: "s.new.>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, c)
+			for range 2 {
+				for _, subject := range []string{"s.old.a", "s.new.a"} {
+					b.must(nil, b.conn.Republish(b.ctx, "S", subject, subject, nil, []byte("x")))
+				}
+			}
+			if err := b.conn.Republish(b.ctx, "S", "o.a", "id", nil, nil); !errors.Is(err, ErrNotTaken) {
+				t.Errorf("a subject that it does not listen on: %v", err)
+			}
+			if state, err := b.conn.StreamState(b.ctx, "S"); err != nil || state.Last != 2 {
+				t.Errorf("%+v, %v; want two messages", state, err)
+			}
+		})
 	}
 }

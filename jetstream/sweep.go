@@ -12,9 +12,9 @@ import (
 const mostStranded = 10000
 
 // Sweep finds messages that the server gave up on and no advisory may tell of, in a work queue or in an interest stream of this one
-// consumer: what was delivered before the advisories were kept, is still in the stream and is not pending. A message that is acked is taken
-// out of the durable's books first and out of the stream then, on replicas some time later: so what one look finds is told only once the
-// next finds it too.
+// consumer: what was delivered, is still in the stream and is not pending; of what came since the advisories are kept only what the durable's
+// books count, all of it or none. A message that is acked is taken out of the durable's books first and out of the stream then, on replicas
+// some time later: so what one look finds is told only once the next finds it too.
 type Sweep struct {
 	source *Source
 	most   int
@@ -23,6 +23,7 @@ type Sweep struct {
 	found  map[uint64]bool // by the last look that was sure
 	done   map[uint64]bool // those of them that are handled
 	known  bool            // see Known
+	left   bool            // the last look left some that the books do not count
 }
 
 // Sweep prepares one.
@@ -46,7 +47,7 @@ func (w *Sweep) Known() bool { return w.known }
 // twice takes in what a look found. It returns what the one before found too and is not done, and whether that is all.
 func (w *Sweep) twice(l stranded) (sequences []uint64, over bool) {
 	if !l.of.same(w.of) {
-		w.of, w.found, w.done = l.of, nil, nil
+		w.of, w.found, w.done, w.left = l.of, nil, nil, false
 	}
 	w.known = l.known
 	found, done := map[uint64]bool{}, map[uint64]bool{}
@@ -62,7 +63,10 @@ func (w *Sweep) twice(l stranded) (sequences []uint64, over bool) {
 			over = false
 		}
 	}
-	w.found, w.done = found, done
+	if l.left { // a look after this may count them: when others are done, or have left the stream
+		over = over && w.left && len(sequences) == 0
+	}
+	w.found, w.done, w.left = found, done, l.left
 	return sequences, over
 }
 
@@ -75,6 +79,7 @@ type stranded struct {
 	sure      bool // that none of them is pending
 	cut       bool // there may be more
 	known     bool // see Sweep.Known
+	left      bool // some are not among the sequences since the durable's books do not count all
 	of        incarnation
 }
 
@@ -102,36 +107,59 @@ func (w *Sweep) strandedNow(ctx context.Context) (stranded, error) {
 			return stranded{}, err
 		}
 	}
-	if w.scope.nothing {
-		l.sure = true
+	if w.scope.swept && before.NumRedelivered == 0 {
+		l.sure = true // the books have what the server gave up on among what was delivered again
 		return l, nil
 	}
-	if leased, known := s.leasesOf(l.of); !known || before.NumAckPending != len(leased) {
+	return w.between(ctx, l, before, stream.State.Consumers > 1 && !own)
+}
+
+// between is the part of a look from one sight of the durable to the next: what was true at both was true between them.
+func (w *Sweep) between(ctx context.Context, l stranded, before *natsjs.ConsumerInfo, shared bool) (stranded, error) {
+	s := w.source
+	leased, known := s.leasesOf(l.of)
+	if !known || before.NumAckPending != len(leased) {
 		return l, nil // whatever it finds, it is not sure
 	}
-	if l.sequences, l.cut, err = w.deliveredAndThere(ctx, filters(before.Config)); err != nil {
+	found, cut, err := w.deliveredAndThere(ctx, before.NumRedelivered+len(leased))
+	if err != nil {
 		return stranded{}, err
 	}
-	if len(l.sequences) > 0 && stream.State.Consumers > 1 && !own {
-		elsewhere, err := s.atWorkElsewhere(ctx)
-		if err != nil {
+	elsewhere := func(uint64) bool { return false }
+	if len(found) > 0 && shared {
+		if elsewhere, err = s.atWorkElsewhere(ctx); err != nil {
 			return stranded{}, err
 		}
-		found := len(l.sequences)
-		l.sequences = slices.DeleteFunc(l.sequences, elsewhere)
-		l.cut = l.cut || len(l.sequences) < found
 	}
-	leased, known := s.leasesOf(l.of)
+	leased, known = s.leasesOf(l.of)
 	after, err := s.conn.consumerInfo(ctx, s.cfg.Stream, s.cfg.Durable)
 	if err != nil {
 		return stranded{}, err
 	}
-	l.sequences = slices.DeleteFunc(l.sequences, func(n uint64) bool { return leased[n] })
+	found = slices.DeleteFunc(found, func(t there) bool { return leased[t.sequence] })
 	quiet := known && after.Created.Equal(before.Created) && after.Delivered.Consumer == before.Delivered.Consumer &&
 		after.NumAckPending == before.NumAckPending && after.NumAckPending == len(leased)
-	l.sure = quiet || len(l.sequences) == 0
-	l.known = len(l.sequences) <= after.NumRedelivered-s.leasedAgain()
+	l.sure = quiet || len(found) == 0
+	l.tell(found, after.NumRedelivered-s.leasedAgain(), filters(before.Config), elsewhere)
+	l.cut = l.cut || cut && (l.known || len(l.sequences) > 0)
 	return l, nil
+}
+
+// tell takes in, of what was found, what the durable takes now and the server gave up on, as far as that can be known from how many messages
+// its books count.
+func (l *stranded) tell(found []there, counted int, takes []string, elsewhere func(uint64) bool) {
+	l.known = len(found) <= counted
+	for _, t := range found {
+		switch {
+		case len(takes) > 0 && !listens(takes, t.subject):
+		case !t.early && !l.known:
+			l.left = counted > 0
+		case elsewhere(t.sequence):
+			l.cut = true
+		default:
+			l.sequences = append(l.sequences, t.sequence)
+		}
+	}
 }
 
 // leasesOf is what is leased from a durable, and whether all of it is pending there as far as can be known: a message whose verdict was
@@ -162,10 +190,18 @@ func (s *Source) leasedAgain() (n int) {
 	return n
 }
 
-// deliveredAndThere lists the messages in the scope of the sweep that are still in the stream and that the durable takes now, the first
-// ones if there are more.
-func (w *Sweep) deliveredAndThere(ctx context.Context, takes []string) (found []uint64, cut bool, err error) {
-	for _, subject := range w.scope.subjects {
+// there is a message that was delivered, as far as is known, and is still in the stream.
+type there struct {
+	sequence uint64
+	subject  string
+	early    bool // it may be told though the books do not count it
+}
+
+// deliveredAndThere lists the messages in the scope of the sweep that are still in the stream, the first ones if there are more. Past more
+// messages than the durable's books can count it lists early ones only.
+func (w *Sweep) deliveredAndThere(ctx context.Context, counted int) (found []there, cut bool, err error) {
+	seen := map[uint64]bool{}
+	for _, subject := range w.scope.took {
 		for from := uint64(1); from <= w.scope.upTo; {
 			if len(found) == w.most {
 				return found, true, nil
@@ -174,11 +210,16 @@ func (w *Sweep) deliveredAndThere(ctx context.Context, takes []string) (found []
 			if err != nil {
 				return nil, false, err
 			}
-			if m == nil || m.Sequence > w.scope.upTo || !w.scope.before.IsZero() && !m.Stored.Before(w.scope.before) {
+			if m == nil || m.Sequence > w.scope.upTo {
 				break
 			}
-			if len(takes) == 0 || listens(takes, m.Subject) {
-				found = append(found, m.Sequence)
+			early := w.scope.early(m)
+			if !early && len(found) > counted {
+				break
+			}
+			if !seen[m.Sequence] {
+				seen[m.Sequence] = true
+				found = append(found, there{m.Sequence, m.Subject, early})
 			}
 			from = m.Sequence + 1
 		}

@@ -6,23 +6,31 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// sweptKey is the metadata of the durable that the advisories are leased from, which says what a sweep is over of.
-const sweptKey = "sidecar-swept"
+// Metadata of the durable that the advisories are leased from: what a sweep is over of, and what the source's durable has taken so far.
+const (
+	sweptKey = "sidecar-swept"
+	tookKey  = "sidecar-took"
+	mostTook = 4096 // bytes of subjects; of more it is said that they are all
+)
 
-// sweepScope is what the server may have given up on with no advisory to tell of it: what was delivered before the advisories were
-// kept. A durable that is edited later to take more delivers nothing of what it has passed, and that is not given up on.
+// sweepScope is what the server may have given up on with no advisory to tell of it. What was delivered before the advisories were kept
+// is told once. Of what came since, an advisory may be lost: that is told where the durable's books count all of it. A durable that is
+// edited to take more delivers nothing of what it has passed, and that is not given up on.
 type sweepScope struct {
 	of       incarnation
 	upTo     uint64   // what was delivered when the sweep began
 	subjects []string // what the durable took then
+	took     []string // what it is known to have taken ever, so that its books may count messages of it
 	before   time.Time
-	mark     string // what says that this was swept; empty: nothing can
-	nothing  bool   // it was swept before, or all that the durable did is in the record
+	swept    bool   // what was stored before was told, or is in the record too
+	mark     string // what says that it was told; empty: nothing can
+	keeps    bool   // what it took can be kept
 }
 
 // scopeOf is what a sweep that begins now may find.
@@ -31,6 +39,7 @@ func (s *Source) scopeOf(ctx context.Context, of incarnation, info *natsjs.Consu
 	if len(c.subjects) == 0 {
 		c.subjects = []string{">"}
 	}
+	c.took = c.subjects
 	if s.due != nil {
 		return c, nil
 	}
@@ -38,22 +47,44 @@ func (s *Source) scopeOf(ctx context.Context, of incarnation, info *natsjs.Consu
 	if err != nil || since.IsZero() {
 		return c, err
 	}
-	c.before, c.nothing = since, !of.consumer.Before(since)
-	if c.nothing || s.cfg.Manage == ManageNone || !since.Equal(record.Created) {
+	c.before, c.swept = since, !of.consumer.Before(since)
+	if s.cfg.Manage == ManageNone {
 		return c, nil
 	}
-	mark := fmt.Sprintf("%d.%d.%d", record.Created.UnixNano(), of.stream.UnixNano(), of.consumer.UnixNano())
 	reader, err := s.advisoryDurable(ctx)
 	switch {
 	case errors.Is(err, ErrDenied):
 		return c, nil
-	case err == nil:
-		c.nothing = reader.Config.Metadata[sweptKey] == mark
-	case !errors.Is(err, ErrConsumerNotFound):
+	case err != nil && !errors.Is(err, ErrConsumerNotFound):
 		return c, err
 	}
-	c.mark = mark
+	c.keeps = true
+	if !c.swept && since.Equal(record.Created) {
+		c.mark = fmt.Sprintf("%d.%s", record.Created.UnixNano(), of.key())
+	}
+	if err == nil {
+		c.swept = c.swept || c.mark != "" && reader.Config.Metadata[sweptKey] == c.mark
+		c.took = tookToo(reader.Config.Metadata[tookKey], of, c.subjects)
+	}
 	return c, nil
+}
+
+// early reports whether a message was stored before its advisory would have been kept, on a subject that the durable took when the sweep began.
+func (c *sweepScope) early(m *Message) bool {
+	return !c.swept && (c.before.IsZero() || m.Stored.Before(c.before)) && listens(c.subjects, m.Subject)
+}
+
+// tookToo adds subjects to those that are kept of a durable.
+func tookToo(kept string, of incarnation, subjects []string) []string {
+	took := slices.Clone(subjects)
+	if known := strings.Fields(kept); len(known) > 0 && known[0] == of.key() {
+		took = append(took, known[1:]...)
+	}
+	slices.Sort(took)
+	if took = slices.Compact(took); len(strings.Join(took, " ")) > mostTook {
+		return []string{">"}
+	}
+	return took
 }
 
 func (s *Source) advisoryDurable(ctx context.Context) (info *natsjs.ConsumerInfo, err error) {
@@ -65,10 +96,10 @@ func (s *Source) advisoryDurable(ctx context.Context) (info *natsjs.ConsumerInfo
 	return info, err
 }
 
-// Keep stores that the sweep is over, for the sweeps of later starts. It does nothing where that cannot be kept.
+// Keep stores that the sweep is over, and what the durable took, for the sweeps of later starts. It does nothing where that cannot be kept.
 func (w *Sweep) Keep(ctx context.Context) error {
 	s := w.source
-	if w.scope.mark == "" || w.scope.nothing {
+	if !w.scope.keeps {
 		return nil
 	}
 	reader, err := s.advisoryDurable(ctx)
@@ -80,7 +111,13 @@ func (w *Sweep) Keep(ctx context.Context) error {
 	if c.Metadata == nil {
 		c.Metadata = map[string]string{}
 	}
-	c.Metadata[sweptKey] = w.scope.mark
+	if w.scope.mark != "" {
+		c.Metadata[sweptKey] = w.scope.mark
+	}
+	c.Metadata[tookKey] = w.scope.of.key() + " " + strings.Join(w.scope.took, " ")
+	if maps.Equal(c.Metadata, reader.Config.Metadata) {
+		return nil
+	}
 	ctx, cancel := s.conn.bounded(ctx, apiTimeout)
 	defer cancel()
 	if _, err := s.conn.js().UpdateConsumer(ctx, AdvisoryStream, c); err != nil {

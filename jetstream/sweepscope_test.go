@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +170,113 @@ func TestSweepOfWhatIsAtWorkElsewhere(t *testing.T) {
 	}
 	b.must(nil, m.DoubleAck(b.ctx))
 	b.look(w, true)
+}
+
+// lostBench is a work queue whose durable takes s.a and has a limit of two deliveries, and a record of the advisories that a sidecar has swept with.
+func lostBench(t *testing.T) *bench {
+	b := newBench(t, natsjs.StreamConfig{Retention: natsjs.WorkQueuePolicy})
+	b.record()
+	b.must(b.js.CreateConsumer(b.ctx, "S", natsjs.ConsumerConfig{
+		Durable: "d", AckPolicy: natsjs.AckExplicitPolicy, AckWait: time.Second, MaxDeliver: 2, MaxAckPending: 1000, FilterSubjects: []string{"s.a"},
+	}))
+	b.must(b.js.CreateConsumer(b.ctx, AdvisoryStream, natsjs.ConsumerConfig{
+		Durable: NewSource(b.conn, b.config(), quiet()).advisoryConsumer().Durable, AckPolicy: natsjs.AckExplicitPolicy, FilterSubject: advisorySubject + "S.d",
+	}))
+	first := NewSource(b.conn, b.config(), quiet()).Sweep()
+	b.look(first, true)
+	b.must(nil, first.Keep(b.ctx))
+	return b
+}
+
+// lose has the server give up on n messages of s.a, and loses the advisories.
+func (b *bench) lose(n int) {
+	b.t.Helper()
+	for range n {
+		b.onSubject("s.a")
+	}
+	b.elsewhere(n)
+	b.elsewhere(n)
+	cons, err := b.js.Consumer(b.ctx, "S", "d")
+	b.must(nil, err)
+	record, err := b.js.Stream(b.ctx, AdvisoryStream)
+	b.must(nil, err)
+	b.eventually("the server has given up", func() bool {
+		_, err := cons.Fetch(1, natsjs.FetchMaxWait(100*time.Millisecond)) // it looks when it is asked for messages
+		info, infoErr := record.Info(b.ctx)
+		return err == nil && infoErr == nil && b.info().NumAckPending == 0 && info.State.Msgs == uint64(n)
+	})
+	b.must(nil, record.Purge(b.ctx))
+}
+
+// An advisory that is lost leaves nothing in a work queue for ever: the next sweep finds it in the durable's books.
+func TestSweepOfALostAdvisory(t *testing.T) {
+	b := lostBench(t)
+	b.onSubject("s.b")
+	b.lose(2)
+	b.run(b.config())
+	w := b.source.Sweep()
+	b.look(w, false)
+	b.look(w, true, 2, 3)
+	if !w.Known() {
+		t.Error("it is taken for unknown how often they were delivered")
+	}
+}
+
+// A message that a durable passed over is not told where its filter was narrow for a while, also beside what was given up on.
+func TestSweepAfterTheFilterWasNarrow(t *testing.T) {
+	for name, lost := range map[string]int{"nothing lost": 0, "lost": 2} {
+		t.Run(name, func(t *testing.T) {
+			b := lostBench(t)
+			b.onSubject("s.b")
+			if lost > 0 {
+				b.lose(lost)
+			}
+			b.onSubject("s.a")
+			b.must(nil, b.elsewhere(1)[0].DoubleAck(b.ctx))
+			b.taking("s.a", "s.b")
+			b.run(b.config())
+			w := b.source.Sweep()
+			if lost > 0 {
+				b.look(w, false) // what is not counted may yet leave the stream
+			}
+			b.look(w, true)
+			b.look(w, true)
+		})
+	}
+}
+
+// What a durable gave up on of subjects that it takes no more does not stand for what it passed over of others.
+func TestSweepAfterTheFilterWasMoved(t *testing.T) {
+	b := lostBench(t)
+	b.onSubject("s.b")
+	b.lose(2)
+	b.taking("s.b")
+	b.run(b.config())
+	w := b.source.Sweep()
+	b.look(w, false)
+	b.look(w, true)
+	b.must(b.conn.RemoveStored(b.ctx, "S", 1))
+	b.must(nil, w.Keep(b.ctx))
+	b.taking("s.a")
+	later := b.source.Sweep()
+	b.look(later, false)
+	b.look(later, true, 2, 3)
+}
+
+// Of what a durable ever took no more is kept than the server takes.
+func TestTookToo(t *testing.T) {
+	of := incarnation{time.Unix(1, 0), time.Unix(2, 0)}
+	long := strings.Repeat("x", mostTook)
+	for kept, want := range map[string]string{
+		"":                           "s.a",
+		of.key() + " s.b s.a":        "s.a s.b",
+		incarnation{}.key() + " s.b": "s.a",
+		of.key() + " " + long:        ">",
+	} {
+		if got := strings.Join(tookToo(kept, of, []string{"s.a"}), " "); got != want {
+			t.Errorf("%.40q and s.a: %.40q, want %q", kept, got, want)
+		}
+	}
 }
 
 // Since when a record has all advisories.

@@ -7,7 +7,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A stream that confirms dead letters and does not keep them gets none: their messages are held back until it is a better one.
+// A stream that confirms dead letters and does not keep them, or feeds them to the source stream, gets none: their messages are held back until it is a better one.
 func TestDLQStreamThatKeepsNoEntries(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*natsjs.StreamConfig)
@@ -16,6 +16,9 @@ func TestDLQStreamThatKeepsNoEntries(t *testing.T) {
 		"interest":  {func(c *natsjs.StreamConfig) { c.Retention = natsjs.InterestPolicy }, "retention is interest"},
 		"workqueue": {func(c *natsjs.StreamConfig) { c.Retention = natsjs.WorkQueuePolicy }, "retention is workqueue"},
 		"no ack":    {func(c *natsjs.StreamConfig) { c.NoAck = true }, "no_ack"},
+		"a loop": {func(c *natsjs.StreamConfig) {
+			c.RePublish = &natsjs.RePublish{Source: ">", Destination: "orders.dead.>"}
+		}, "it republishes dead letters to orders.dead.>"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -59,6 +60,49 @@ func TestGivenUpBeforeAnySidecar(t *testing.T) {
 	}
 	w.publish("orders.new", "good")
 	eventually(t, func() bool { return w.streamInfo(stream).State.Msgs == 0 && w.app.count() == 1 }, text("the next one is delivered"))
+}
+
+// The server publishes an advisory without waiting: while the stream that keeps them has no leader, or when it is killed just then, one is
+// nowhere. A purge stands for that. The next start finds its message in a work queue all the same.
+func TestGivenUpWithItsAdvisoryLost(t *testing.T) {
+	w := newWorld(t, func(c *natsjs.StreamConfig) { c.Retention = natsjs.WorkQueuePolicy })
+	w.durableOf(limited)
+	w.must(w.running().stop()) // makes the stream of the advisories
+	seq := w.publish("orders.new", "x")
+	w.exhaust(1)
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.LastSeq == 1 }, text("the advisory"))
+	w.purgeOf("sidecar-advisories")
+	w.running()
+	w.waitDead(1)
+	if h := w.deadOf(seq).header; h.Get("Dlq-Reason") != "max_deliver_server" || h.Get("Dlq-Deliveries") != "2" {
+		t.Errorf("entry %v", h)
+	}
+	eventually(t, func() bool { return w.streamInfo(stream).State.Msgs == 0 }, text("it is settled"))
+}
+
+// An advisory has its time from the durable's leader, whose clock may be behind that of the stream's.
+func TestGivenUpByAServerWhoseClockIsBehind(t *testing.T) {
+	w := newWorld(t)
+	w.durableOf(limited)
+	w.must(w.running().stop()) // makes the stream of the advisories
+	seq := w.publish("orders.new", "x")
+	ctx, cancel := within()
+	defer cancel()
+	st, err := w.js.Stream(ctx, stream)
+	w.must(err)
+	m, err := st.GetMsg(ctx, seq)
+	w.must(err)
+	w.exhaust(1)
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.LastSeq == 1 }, text("the advisory"))
+	w.purgeOf("sidecar-advisories")
+	w.must(w.nc.Publish("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."+stream+"."+durable, fmt.Appendf(nil,
+		`{"stream":%q,"consumer":%q,"stream_seq":%d,"deliveries":2,"timestamp":%q}`, stream, durable, seq, m.Time.Add(-5*time.Millisecond).Format(time.RFC3339Nano))))
+	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.LastSeq == 2 }, text("the advisory is kept"))
+	w.running()
+	w.waitDead(1)
+	if h := w.deadOf(seq).header; h.Get("Dlq-Reason") != "max_deliver_server" {
+		t.Errorf("entry %v", h)
+	}
 }
 
 // What the server gave up on while no sidecar ran is told by the advisories that a stream keeps.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -354,6 +355,20 @@ func TestOneOfAnotherConsumer(t *testing.T) {
 		if w.ask(c.method, c.path+"?consumer=other", "", 200, "Outcome", &o); o.Result != c.want {
 			t.Errorf("%s: %+v", c.path, o)
 		}
+	}
+}
+
+// An entry that was shown is changed only if it is the one that is there: another has its sequence once the DLQ stream was made anew.
+func TestOneThatWasShown(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(2)
+	for _, c := range []struct{ method, entry, path string }{{"DELETE", "/api/dlq/ORDERS_DLQ/1", ""}, {"POST", "/api/dlq/ORDERS_DLQ/2", "/replay"}} {
+		var shown struct {
+			Time string `json:"time"`
+		}
+		w.ask("GET", c.entry, "", 200, "Letter", &shown)
+		w.refused(c.method, c.entry+c.path+"?time="+url.QueryEscape("2001-01-01T00:00:00Z"), "", 409, "made anew")
+		w.ask(c.method, c.entry+c.path+"?time="+url.QueryEscape(shown.Time), "", 200, "Outcome", &dlq.Outcome{})
 	}
 }
 

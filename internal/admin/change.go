@@ -135,6 +135,10 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, do change) {
 		s.refuse(w, http.StatusConflict, err.Error()+", as the parameter consumer")
 		return
 	}
+	if shown := r.URL.Query().Get("time"); shown != "" && shown != letter.Time.Format(time.RFC3339Nano) {
+		s.failed(w, dlq.ErrAnew)
+		return
+	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // the app may take longer than a request of ours should
 	_ = control.SetWriteDeadline(time.Time{})

@@ -175,6 +175,8 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, dlq.ErrNotFound):
 		return http.StatusNotFound
+	case errors.Is(err, dlq.ErrAnew):
+		return http.StatusConflict
 	case errors.Is(err, dlq.ErrAppAway):
 		return http.StatusBadGateway
 	case errors.Is(err, context.DeadlineExceeded):

@@ -24,6 +24,8 @@ var (
 	ErrNotFound = errors.New("no such entry")
 	// ErrAppAway means that a replay ended because the app cannot be connected to. What was not tried stays as it was.
 	ErrAppAway = errors.New("the app cannot be connected to")
+	// ErrAnew means that a DLQ stream is another one, of the same name, than that of which entries were selected.
+	ErrAnew = errors.New("the DLQ stream was made anew since the entries were selected, and nothing of what is in it now was: select again")
 	// ErrNoClaims means that a replay is refused because nothing keeps a second one from replaying the same entries.
 	ErrNoClaims = errors.New("entries cannot be claimed")
 )

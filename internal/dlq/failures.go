@@ -48,7 +48,7 @@ func (o *Outcome) there() Cursor {
 	if o.NewSeq == 0 {
 		return o.Entry.Cursor()
 	}
-	return Cursor{o.NewStream, o.NewSeq}
+	return Cursor{Stream: o.NewStream, Seq: o.NewSeq}
 }
 
 // List are the causes so far, the most frequent first.

@@ -30,16 +30,17 @@ type Filter struct {
 	After    Position  `json:"after,omitzero"`  // only what comes after it in a List
 	Limit    int       `json:"limit,omitempty"` // at most so many, the oldest of all DLQ streams; 0: no limit
 	// UpTo keeps a selection to what an earlier one could see: of each DLQ stream entries up to the sequence that is named, and of
-	// a stream that is not named none; nil: no bound. Stats and the report of a dry run say it.
+	// a stream that is not named none; nil: no bound. Stats and the report of a dry run say it. Of a stream that was made anew since it is ErrAnew.
 	UpTo []Cursor `json:"up_to,omitzero"`
 	// Passed, if set, is told by a List what was left out so far.
 	Passed *Passed `json:"-"`
 }
 
-// Cursor is a place in a DLQ stream. Its text, also in JSON, is STREAM:SEQ.
+// Cursor is a place in a DLQ stream. Its text, also in JSON, is STREAM:SEQ, or STREAM:SEQ@MADE.
 type Cursor struct {
 	Stream string
 	Seq    uint64
+	Made   int64 // when the stream was created, in Unix nanoseconds, which tells it from one made anew; 0: it is not said
 }
 
 // String is the cursor's text; empty for the zero Cursor.
@@ -47,7 +48,11 @@ func (c Cursor) String() string {
 	if c == (Cursor{}) {
 		return ""
 	}
-	return c.Stream + ":" + strconv.FormatUint(c.Seq, 10)
+	text := c.Stream + ":" + strconv.FormatUint(c.Seq, 10)
+	if c.Made != 0 {
+		text += "@" + strconv.FormatInt(c.Made, 10)
+	}
+	return text
 }
 
 // ParseCursor reads the text of a cursor.
@@ -59,11 +64,17 @@ func ParseCursor(text string) (Cursor, error) {
 	if i < 1 {
 		return Cursor{}, fmt.Errorf("%q is not STREAM:SEQ", text)
 	}
-	seq, err := strconv.ParseUint(text[i+1:], 10, 63)
-	if err != nil {
+	at, made, told := strings.Cut(text[i+1:], "@")
+	c := Cursor{Stream: text[:i]}
+	var err, faulty error
+	c.Seq, err = strconv.ParseUint(at, 10, 63)
+	if told {
+		c.Made, faulty = strconv.ParseInt(made, 10, 64)
+	}
+	if err != nil || faulty != nil {
 		return Cursor{}, fmt.Errorf("%q is not STREAM:SEQ", text)
 	}
-	return Cursor{Stream: text[:i], Seq: seq}, nil
+	return c, nil
 }
 
 // MarshalJSON writes the cursor's text.

@@ -65,14 +65,14 @@ func TestFilterValidate(t *testing.T) {
 }
 
 func TestCursor(t *testing.T) {
-	for _, c := range []Cursor{{}, {"ORDERS_DLQ", 12}, {"a:b", 1}} {
+	for _, c := range []Cursor{{}, {Stream: "ORDERS_DLQ", Seq: 12}, {Stream: "a:b", Seq: 1}, {Stream: "a:1@2", Seq: 1, Made: 3}} {
 		text, err := json.Marshal(c)
 		var back Cursor
 		if err != nil || json.Unmarshal(text, &back) != nil || back != c {
 			t.Errorf("%+v became %s and %+v", c, text, back)
 		}
 	}
-	for _, bad := range []string{"x", ":1", "x:", "x:-1", "x:1.5"} {
+	for _, bad := range []string{"x", ":1", "x:", "x:-1", "x:1.5", "x:1@", "x:1@y"} {
 		if _, err := ParseCursor(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}

@@ -97,7 +97,7 @@ func TestGoneAndFailedAgainElsewhere(t *testing.T) {
 
 // goneOf are entries 1, 2, … of O_DLQ that vanished, each with the message and the number of replays that are given.
 func goneOf(s *Service, each ...[2]int) *run {
-	r := s.newRun(len(each), nil)
+	r := s.newRun(len(each), nil, nil)
 	for i, one := range each {
 		r.vanish(ref{
 			origin: origin{"O", "w", uint64(one[0])}, replays: one[1], stream: "O_DLQ", parts: [2]uint64{uint64(i + 1)}, time: time.Unix(int64(i), 0),

@@ -85,11 +85,14 @@ func (s *Service) sources(ctx context.Context, f *Filter, r *reading) (all []*so
 		if err != nil {
 			return nil, err
 		}
+		if slices.ContainsFunc(f.UpTo, func(c Cursor) bool { return c.Stream == name && c.Made != 0 && c.Made != state.Created.UnixNano() }) {
+			return nil, anew(name)
+		}
 		after, _ := f.After.Of(name)
 		src := &source{name: name, least: state.FirstTime, after: after}
 		l := &lister{s: s, f: f, r: r, passed: &src.left, stream: name, state: state, read: len(r.upTo)}
 		src.open = func(after uint64) iter.Seq2[*Entry, error] { return l.entries(ctx, after) }
-		r.upTo = append(r.upTo, Cursor{name, min(f.upTo(name), state.Last)})
+		r.upTo = append(r.upTo, Cursor{name, min(f.upTo(name), state.Last), state.Created.UnixNano()})
 		all = append(all, src)
 	}
 	return all, nil

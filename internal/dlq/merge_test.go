@@ -137,7 +137,7 @@ func TestPositionText(t *testing.T) {
 		names := rapid.SliceOfDistinct(rapid.StringMatching(`[A-Za-z:_,-]{1,8}`), rapid.ID[string]).Draw(t, "names")
 		var p Position
 		for _, name := range names {
-			p = append(p, Cursor{name, rapid.Uint64Range(0, 1<<62).Draw(t, "seq")})
+			p = append(p, Cursor{Stream: name, Seq: rapid.Uint64Range(0, 1<<62).Draw(t, "seq")})
 		}
 		if back, err := ParsePosition(p.String()); err != nil || !slices.Equal(back, p) {
 			t.Fatalf("%v: %q is %v", err, p, back)

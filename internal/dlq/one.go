@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // one replays one entry. An error means that the others need not be tried. It is claimed together with its message: another entry can
@@ -50,8 +51,12 @@ func (r *replay) alone(message uint64) (end func()) {
 	}
 }
 
+// longCall is after how long the DLQ stream may have been made anew since an entry was read.
+const longCall = time.Second
+
 // taken replays an entry that is claimed. It returns true if the claim was given up with it.
 func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool, err error) {
+	read := time.Now()
 	l, err := r.s.load(context.WithoutCancel(ctx), &one)
 	if err != nil {
 		return false, err
@@ -84,6 +89,12 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 	if o.Result == Kept {
 		r.note(*o)
 		return false, err
+	}
+	if time.Since(read) >= longCall {
+		if err := r.removable(context.WithoutCancel(ctx), one.stream); errors.Is(err, ErrAnew) {
+			r.note(*o)
+			return false, err
+		}
 	}
 	if err := r.finish(r.claims[one.stream], one.stream, one.stored(), also); err != nil {
 		return true, fmt.Errorf("entry %d of stream %s is %s and could not be removed, which a second run does: %w", one.seq(), one.stream, o.Result, err)

@@ -27,7 +27,7 @@ func TestPassedIsOnOnePage(t *testing.T) {
 	want := Passed{Foreign: 2, Others: 9, OtherConsumers: []string{"v", "x"}}
 	for limit := range 8 {
 		var all, now Passed
-		at, entries := Position{{"O_DLQ", 0}, {"P_DLQ", 0}}, 0
+		at, entries := Position{{Stream: "O_DLQ", Seq: 0}, {Stream: "P_DLQ", Seq: 0}}, 0
 		read := func(f Filter) {
 			f.Passed = &now
 			for e, err := range s.List(t.Context(), f) {

@@ -24,7 +24,7 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 	if err != nil {
 		return s.unselected(ctx, err)
 	}
-	r := s.newRun(len(refs), o.OnProgress)
+	r := s.newRun(len(refs), upTo, o.OnProgress)
 	if o.DryRun {
 		return r.dry(refs, upTo, f.explicit()), nil
 	}
@@ -45,7 +45,7 @@ func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Repor
 // removeFrom removes entries of one DLQ stream. Those in replay are tried again for as long as a run that died can hold them. Without the bucket of claims nobody can be replaying.
 func (r *run) removeFrom(ctx context.Context, refs []ref, explicit bool) error {
 	stream := refs[0].stream
-	if err := r.s.removable(ctx, stream); err != nil {
+	if err := r.removable(ctx, stream); err != nil {
 		return unlessStopped(ctx, err)
 	}
 	claims, dead, err := r.s.conn.OpenClaims(ctx, stream, "", jetstream.ManageNone, newID(), owner())
@@ -113,6 +113,9 @@ func (r *run) close(claims *jetstream.Claims) {
 // removeBatch removes entries that it claims; without claims (nil) all.
 func (r *run) removeBatch(ctx context.Context, claims *jetstream.Claims, batch []ref, explicit bool) error {
 	work := context.WithoutCancel(ctx)
+	if err := r.removable(work, batch[0].stream); err != nil {
+		return err
+	}
 	got, seqs := batch, make([]uint64, len(batch))
 	for i := range batch {
 		seqs[i] = batch[i].seq()

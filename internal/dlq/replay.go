@@ -33,7 +33,7 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 		return s.unselected(ctx, err)
 	}
 	r := &replay{
-		run: s.newRun(len(refs), o.OnProgress), o: o, dead: map[*Consumer]*jetstream.DeadLetters{},
+		run: s.newRun(len(refs), upTo, o.OnProgress), o: o, dead: map[*Consumer]*jetstream.DeadLetters{},
 		newer: s.newerThan(f, refs), busy: map[uint64]bool{},
 	}
 	r.idle = sync.NewCond(&r.mu)
@@ -108,7 +108,7 @@ func (r *replay) pass(ctx context.Context, refs []ref) error {
 // open makes the claims on a DLQ stream, and does first what runs that died left to do. Claims that are returned are to be closed, also
 // beside an error.
 func (r *replay) open(ctx context.Context, stream string) (*jetstream.Claims, error) {
-	if err := r.s.removable(ctx, stream); err != nil {
+	if err := r.removable(ctx, stream); err != nil {
 		return nil, err
 	}
 	source, manage := r.s.bucketOf(stream)
@@ -141,7 +141,7 @@ func (s *Service) load(ctx context.Context, one *ref) (*Letter, error) {
 		}
 		e, ok := parse(one.stream, m)
 		switch {
-		case !ok:
+		case !ok, all == nil && !m.Time.Equal(one.time): // of a stream made anew
 			return nil, nil
 		case all == nil:
 			all = letter(e, m.Header, m.Body)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ const (
 type run struct {
 	s          *Service
 	onProgress func(Progress)
+	of         []Cursor // the DLQ streams of the selection
 
 	mu       sync.Mutex
 	report   Report
@@ -29,8 +31,8 @@ type run struct {
 	held     held
 }
 
-func (s *Service) newRun(selected int, onProgress func(Progress)) *run {
-	return &run{s: s, onProgress: onProgress, report: Report{Progress: Progress{Selected: selected}}}
+func (s *Service) newRun(selected int, of []Cursor, onProgress func(Progress)) *run {
+	return &run{s: s, of: of, onProgress: onProgress, report: Report{Progress: Progress{Selected: selected}}}
 }
 
 // note counts what became of an entry.
@@ -67,14 +69,21 @@ func (r *run) end(interrupted bool) *Report {
 	return &rep
 }
 
-// removable reports an error if nothing can be removed from a DLQ stream.
-func (s *Service) removable(ctx context.Context, stream string) error {
-	state, err := s.conn.StreamState(ctx, stream)
-	if err == nil && state.Keeps {
-		err = fmt.Errorf("nothing can be removed from stream %s: it is sealed, or has deny_delete", stream)
+// removable reports an error if nothing can be removed from a DLQ stream: ErrAnew if it is not the one of the selection.
+func (r *run) removable(ctx context.Context, stream string) error {
+	state, err := r.s.conn.StreamState(ctx, stream)
+	switch {
+	case err != nil:
+		return err
+	case slices.ContainsFunc(r.of, func(c Cursor) bool { return c.Stream == stream && c.Made != state.Created.UnixNano() }):
+		return anew(stream)
+	case state.Keeps:
+		return fmt.Errorf("nothing can be removed from stream %s: it is sealed, or has deny_delete", stream)
 	}
-	return err
+	return nil
 }
+
+func anew(stream string) error { return fmt.Errorf("stream %s: %w", stream, ErrAnew) }
 
 // keepAlive renews the claims until the returned func is called, which waits for its end.
 func (r *run) keepAlive(claims *jetstream.Claims) (stop func()) {

@@ -84,7 +84,7 @@ func (s *Service) selection(ctx context.Context, f Filter, byTime bool) (refs []
 
 // unselected is the report of a run whose selection could not be read. A stop is no error.
 func (s *Service) unselected(ctx context.Context, err error) (*Report, error) {
-	r := s.newRun(0, nil).end(false)
+	r := s.newRun(0, nil, nil).end(false)
 	if stopped(ctx) {
 		r.Interrupted = true
 		return r, nil

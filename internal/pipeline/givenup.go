@@ -66,8 +66,11 @@ func (p *Pipeline) rescueOne(ctx context.Context, g jetstream.GivenUp) (done boo
 	if err != nil {
 		return false, err
 	}
-	if m == nil || m.Stored.After(g.Time) || g.Time.Before(m.StreamCreated) {
-		return true, nil // gone, or of a stream that is gone
+	if m == nil {
+		return true, nil // gone
+	}
+	if stale, err := p.Source.Stale(ctx, g, m); stale || err != nil {
+		return stale, err
 	}
 	dl, known := p.graves.cause(m)
 	if !known {
@@ -133,7 +136,7 @@ func (p *Pipeline) sweep(ctx context.Context) {
 			every = sweepEvery
 		}
 		for _, n := range sequences {
-			g := jetstream.GivenUp{Sequence: n, Time: time.Now()}
+			g := jetstream.GivenUp{Sequence: n, Time: time.Now(), Swept: true}
 			if sweep.Known() {
 				g.Deliveries = uint64(p.Source.Limit())
 			}

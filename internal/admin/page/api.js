@@ -54,8 +54,9 @@ async function askOutcome(path, options) {
 
 const json = (method, body) => ({ method, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
 const entry = (stream, seq) => `dlq/${encodeURIComponent(stream)}/${seq}`;
-// named is the parameter that changing an entry of a consumer that is not in the configuration takes.
-const named = (l) => (l.other_consumer ? `?${new URLSearchParams({ consumer: l.consumer })}` : '');
+// named are the parameters that changing an entry takes: when it was stored, as another can have its sequence once the stream was made anew, and
+// its consumer where that is not in the configuration.
+const named = (l) => `?${new URLSearchParams({ time: l.time, ...(l.other_consumer && { consumer: l.consumer }) })}`;
 
 export const api = {
   consumers: async (signal) => (await ask('consumers', { signal })).json(),
