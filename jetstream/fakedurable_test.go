@@ -34,6 +34,7 @@ type fakeDurable struct {
 	number     uint64   // deliveries so far
 	floor      settledTo
 	pending    map[uint64]*pendingMessage
+	disk       stateOnDisk
 	queue      []uint64 // to be delivered again
 	waiting    []*fakeRequest
 	pin        string
@@ -41,6 +42,7 @@ type fakeDurable struct {
 	pins       int
 	leaderless bool
 	electedAt  time.Time
+	resetAt    time.Time
 	mute       bool // it tells of no election
 	deaf       bool // questions for the durable are lost
 	asked      int  // such questions
@@ -70,6 +72,17 @@ type fakeRequest struct {
 	beat          time.Duration
 	until, beatAt time.Time
 }
+
+// stateOnDisk is what a server that is killed comes back with: what it wrote last.
+type stateOnDisk struct {
+	writtenAt        time.Time
+	sequence, number uint64
+	floor            settledTo
+	pending          map[uint64]*pendingMessage
+}
+
+// writeEvery is how often a server writes the state of a durable.
+const writeEvery = 100 * time.Millisecond
 
 // notReplicated is how old may be what another server does not know yet.
 const notReplicated = 100 * time.Millisecond
@@ -118,6 +131,72 @@ func (d *fakeDurable) restart(away time.Duration) {
 	for _, w := range wires {
 		w.set(false)
 	}
+}
+
+// crash kills the server, and starts it after some time with the state that it wrote last.
+func (d *fakeDurable) crash(away time.Duration) {
+	d.mu.Lock()
+	wires, written := slices.Clone(d.wires), d.disk
+	d.mu.Unlock()
+	for _, w := range wires {
+		w.set(true)
+	}
+	time.Sleep(away)
+	d.mu.Lock()
+	d.waiting, d.pin, d.queue = nil, "", nil
+	d.sequence, d.number, d.floor, d.pending = written.sequence, written.number, written.floor, copyPending(written.pending)
+	d.mu.Unlock()
+	for _, w := range wires {
+		w.set(false)
+	}
+}
+
+// write writes the state, if that is due.
+func (d *fakeDurable) write(now time.Time) {
+	if now.Sub(d.disk.writtenAt) >= writeEvery {
+		d.disk = stateOnDisk{now, d.sequence, d.number, d.floor, copyPending(d.pending)}
+	}
+}
+
+// copyPending copies what is pending, as it is known after a restart: nothing waits for redelivery.
+func copyPending(pending map[uint64]*pendingMessage) map[uint64]*pendingMessage {
+	all := make(map[uint64]*pendingMessage, len(pending))
+	for seq, p := range pending {
+		c := *p
+		c.queued = false
+		all[seq] = &c
+	}
+	return all
+}
+
+// reset has the durable begin again after its floor, as an operator can.
+func (d *fakeDurable) reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue, d.pending, d.sequence, d.number = nil, map[uint64]*pendingMessage{}, d.floor.sequence, 0
+	d.floor.number, d.resetAt = 0, time.Now()
+	d.deliver()
+}
+
+// wasReset reports whether the durable was reset just now, which its clients see when they look at it.
+func (d *fakeDurable) wasReset() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.resetAt.IsZero() && time.Since(d.resetAt) < 2*infoEvery
+}
+
+// hasNew reports whether messages were not delivered yet.
+func (d *fakeDurable) hasNew() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.following() > 0
+}
+
+// knowsSettled reports whether a message is done as far as the server knows.
+func (d *fakeDurable) knowsSettled(sequence uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return sequence <= d.sequence && d.pending[sequence] == nil
 }
 
 // elect has no server lead the durable for some time, and then another one, which may not know what was done last. It tells of that, unless it is
@@ -254,6 +333,7 @@ func (d *fakeDurable) pass(now time.Time) {
 	if d.pin != "" && now.After(d.pinUntil) {
 		d.pin = ""
 	}
+	d.write(now)
 	d.waiting = slices.DeleteFunc(d.waiting, func(r *fakeRequest) bool {
 		switch {
 		case now.After(r.until):
@@ -374,8 +454,7 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 	case d.refused && strings.HasPrefix(subject, "$JS.ACK."):
 		w.send([]byte("-ERR 'Permissions Violation for Publish to \"" + subject + "\"'\r\n"))
 	case strings.HasPrefix(subject, "$JS.ACK."):
-		d.ack(w, strings.Split(subject, "."), string(body))
-		if reply != "" {
+		if d.ack(w, strings.Split(subject, "."), string(body)) && reply != "" {
 			w.deliver(reply, "", "", nil)
 		}
 	case api == "CONSUMER.MSG.NEXT.S.d":
@@ -421,14 +500,15 @@ func (d *fakeDurable) request(w *fakeWire, inbox string, body []byte) {
 	}
 }
 
-// ack obeys a verdict: it goes by the sequence, whichever delivery it is about.
-func (d *fakeDurable) ack(w *fakeWire, f []string, verdict string) {
+// ack obeys a verdict: it goes by the sequence, whichever delivery it is about. It reports whether it is confirmed: an ack of what is not
+// delivered yet, as far as the server knows, is not.
+func (d *fakeDurable) ack(w *fakeWire, f []string, verdict string) bool {
 	seq, _ := strconv.ParseUint(f[5], 10, 64)
 	p := d.pending[seq]
-	if p == nil {
-		return
-	}
 	word, rest, _ := strings.Cut(verdict, " ")
+	if p == nil {
+		return seq <= d.sequence || word != "+ACK" && word != "+TERM"
+	}
 	switch word {
 	case "+ACK", "+TERM":
 		if p.to != w {
@@ -448,6 +528,7 @@ func (d *fakeDurable) ack(w *fakeWire, f []string, verdict string) {
 			d.queue = append(d.queue, seq)
 		}
 	}
+	return true
 }
 
 // find is the first message from a sequence on with a subject; 0 if there is none.
