@@ -120,11 +120,14 @@ func (s *Source) settleAgain(info *natsjs.ConsumerInfo) {
 	}
 }
 
-// standsStill warns of verdicts that a server which answers does not confirm. It reports whether they hold all that is leased.
+// standsStill warns of verdicts that a server which answers does not confirm. It reports whether nothing is in work meanwhile.
 func (s *Source) standsStill(now time.Time) bool {
 	late := 0
 	for m := range s.settling {
-		if m.wasSent && !m.sentAt.IsZero() && now.Sub(m.firstSent) >= unconfirmedFor {
+		if m.awaited.IsZero() {
+			m.awaited = now
+		}
+		if now.Sub(m.awaited) >= unconfirmedFor {
 			late++
 		}
 	}
@@ -133,5 +136,10 @@ func (s *Source) standsStill(now time.Time) bool {
 	}
 	s.conn.complain("unconfirmed "+s.cfg.Stream+" "+s.cfg.Durable, unconfirmed+": they are sent again, and their messages count as leased until then",
 		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable), slog.Int("unconfirmed", late), slog.Int("leased_here", len(s.leases)))
-	return len(s.settling) == len(s.leases)
+	for _, m := range s.leases {
+		if m.started && m.verdict == "" {
+			return false
+		}
+	}
+	return true
 }

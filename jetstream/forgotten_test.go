@@ -1,7 +1,9 @@
 package jetstream
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +97,40 @@ func TestForgottenGoesOnWithFewLeases(t *testing.T) {
 			if len(wrong) > 0 {
 				t.Fatalf("seed %d\n%s", seed, strings.Join(wrong, "\n"))
 			}
+		}
+	})
+}
+
+// Verdicts that are not confirmed, for whatever reason, are told of once after some seconds; and where nothing is in work meanwhile the source is not
+// well, until they are confirmed.
+func TestUnconfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newOrderWorld(1, true, false, 1)
+		w.quick, w.forgets = true, true
+		var log bytes.Buffer
+		c := w.clients[0]
+		c.wire.log = slog.New(slog.NewTextHandler(&log, nil))
+		inWorld(t, w, 1, func() {
+			w.durable.hear(false)
+			for range 3 {
+				w.durable.publish("s.0")
+			}
+			time.Sleep(unconfirmedFor - time.Second)
+			if st := c.source.Status(); !st.Bound {
+				t.Errorf("at first: %+v", st)
+			}
+			time.Sleep(unconfirmedFor + infoEvery)
+			if st := c.source.Status(); st.Bound || st.Detail != unconfirmed {
+				t.Errorf("after %s: %+v", unconfirmedFor, st)
+			}
+			w.durable.hear(true)
+			time.Sleep(resendMax + infoEvery)
+			if st := c.source.Status(); !st.Bound || st.Detail != "" || !w.durable.settled() {
+				t.Errorf("confirmed: %+v, %s", st, w.durable.state())
+			}
+		})
+		if n := strings.Count(log.String(), unconfirmed); n != 1 {
+			t.Errorf("told %d times:\n%s", n, log.String())
 		}
 	})
 }

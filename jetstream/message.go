@@ -65,6 +65,7 @@ type Message struct {
 	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
 	resend     time.Duration
 	firstSent  time.Time // on this connection
+	awaited    time.Time // since when a look finds it unconfirmed, on this connection
 	arrivedAt  time.Time
 	arrival    uint64    // its latest delivery's number among all that arrived
 	unknown    time.Time // since when the server does not know of it; zero: it does, as far as is known
