@@ -44,6 +44,7 @@ type fakeDurable struct {
 	leaderless bool
 	electedAt  time.Time
 	resetAt    time.Time
+	forgotAt   time.Time
 	mute       bool // it tells of no election
 	deaf       bool // questions for the durable are lost
 	asked      int  // such questions
@@ -143,8 +144,11 @@ func (d *fakeDurable) crash(away time.Duration) {
 		w.set(true)
 	}
 	time.Sleep(away)
+	for _, w := range wires {
+		w.set(true) // a cut of its own may have been healed
+	}
 	d.mu.Lock()
-	d.waiting, d.pin, d.queue = nil, "", nil
+	d.waiting, d.pin, d.queue, d.forgotAt = nil, "", nil, time.Now()
 	d.sequence, d.number, d.floor, d.pending = written.sequence, written.number, written.floor, copyPending(written.pending)
 	d.mu.Unlock()
 	for _, w := range wires {
@@ -175,8 +179,17 @@ func (d *fakeDurable) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queue, d.pending, d.sequence, d.number = nil, map[uint64]*pendingMessage{}, d.floor.sequence, 0
-	d.floor.number, d.resetAt = 0, time.Now()
+	d.floor.number, d.resetAt, d.forgotAt = 0, time.Now(), time.Now()
 	d.deliver()
+}
+
+// mayShare reports whether a message may be leased by two: the server forgot who had it, and gave it to another before the first one looked at the
+// durable, whose numbers had come that far again. Where it is pinned it gives all to one; and after a kill all look at it.
+func (d *fakeDurable) mayShare() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	justReset := !d.resetAt.IsZero() && time.Since(d.resetAt) < 2*infoEvery
+	return len(d.wires) > 1 && (!d.pinned && !d.forgotAt.IsZero() || justReset)
 }
 
 // wasReset reports whether the durable was reset just now, which its clients see when they look at it.

@@ -51,10 +51,10 @@ func (s *Source) finish(m *Message) {
 	s.release(m)
 }
 
-// heedLoss ends the leases that the server forgot, as it says at a look.
-func (s *Source) heedLoss(l *look, info *natsjs.ConsumerInfo) {
+// heedLoss ends the leases that the server forgot, as it says at a look, last being what it said at the one before.
+func (s *Source) heedLoss(l *look, last, info *natsjs.ConsumerInfo) {
 	s.dropForgotten(l, info)
-	if replicated(info) || info.Delivered.Consumer >= l.highest {
+	if replicated(info) || info.Delivered.Consumer >= l.highest && info.AckFloor.Consumer >= last.AckFloor.Consumer {
 		return // of a replicated one the count lags behind what is delivered, and what is confirmed is known to most of its servers
 	}
 	l.counted = 0 // whom it delivered to since is not known

@@ -78,6 +78,7 @@ func (w *orderWorld) happen(e mishap, heal func(time.Duration, func())) error {
 	case "crash":
 		w.disturb(-1)
 		w.durable.crash(e.length / 4)
+		w.disturb(-1) // who was let in meanwhile is forgotten too
 	case "reset":
 		w.disturb(-1)
 		w.durable.reset()

@@ -180,11 +180,11 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	if leader(info) != leader(s.bound.info) {
 		s.leaderChanged(time.Now())
 	}
-	before := s.refused
+	before, last := s.refused, s.bound.info
 	s.bound.info, s.refused = info, s.refusal(info)
 	s.heedRefusal(before)
 	s.settleBodies(info, l.asked)
-	s.heedLoss(l, info)
+	s.heedLoss(l, last, info)
 	detail := s.refused
 	if detail == "" && s.pullDenied() {
 		detail = "the user may not pull: no permission to publish to " + s.nextSubject()

@@ -18,7 +18,7 @@ type attempted struct {
 	ended     time.Time // zero while it lasts
 	accepted  bool
 	disturbed bool // while it lasted its lease may have been lost
-	apart     bool // when it began the client was cut off or stalled, which it cannot know at once
+	apart     bool // when it began the client was cut off or stalled, which it cannot know at once, or its lease may be shared
 }
 
 // orderWorld is the durable, its clients, and what the app saw.
@@ -336,7 +336,7 @@ func (w *orderWorld) begin(c *orderClient, m *Message) *attempted {
 	if dead {
 		return nil
 	}
-	a := &attempted{client: c.number, key: m.Subject, seq: m.Sequence, begun: time.Now(), apart: c.wire.isApart() || w.durable.electsNow()}
+	a := &attempted{client: c.number, key: m.Subject, seq: m.Sequence, begun: time.Now(), apart: c.wire.isApart() || w.durable.electsNow() || w.durable.mayShare()}
 	counts := !w.durable.mayCountWrong()
 	for _, other := range w.calls {
 		if other.key != a.key {
@@ -353,7 +353,7 @@ func (w *orderWorld) begin(c *orderClient, m *Message) *attempted {
 		}
 	}
 	for seq, key := range w.durable.keys() {
-		if seq := uint64(seq + 1); counts && key == a.key && seq < a.seq && !w.done(seq) {
+		if seq := uint64(seq + 1); counts && key == a.key && seq < a.seq && !w.done(seq) && !w.durable.mayShare() {
 			w.broken("%d was called by %d before %d was done", a.seq, a.client, seq)
 		}
 		if seq := uint64(seq + 1); counts && key == a.key && seq < a.seq && !a.apart && !w.durable.wasReset() && !w.durable.knowsSettled(seq) {
