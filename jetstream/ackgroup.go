@@ -138,7 +138,7 @@ func (s *Source) confirmedOfGroup(number string, msg *nats.Msg) {
 	s.confirmedAt = now
 	delete(s.groups, n)
 	for _, m := range g.messages {
-		s.release(m)
+		s.finish(m)
 	}
 	s.refill()
 }

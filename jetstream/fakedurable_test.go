@@ -21,6 +21,7 @@ type fakeDurable struct {
 	filtered bool      // it wants what has a subject of two tokens only
 	lateAt   time.Time // when a verdict came last of a client over a message that another one has
 	refused  bool      // the user may not ack
+	unheard  bool      // verdicts do nothing, and are not confirmed
 	once     bool      // its max_deliver is 1
 	room     int       // its max_waiting; 0: no limit
 	attends  bool      // it knows at once which inboxes are gone, and sends them nothing
@@ -34,6 +35,7 @@ type fakeDurable struct {
 	number     uint64   // deliveries so far
 	floor      settledTo
 	pending    map[uint64]*pendingMessage
+	disk       stateOnDisk
 	queue      []uint64 // to be delivered again
 	waiting    []*fakeRequest
 	pin        string
@@ -41,6 +43,8 @@ type fakeDurable struct {
 	pins       int
 	leaderless bool
 	electedAt  time.Time
+	resetAt    time.Time
+	forgotAt   time.Time
 	mute       bool // it tells of no election
 	deaf       bool // questions for the durable are lost
 	unheard    bool // nobody hears verdicts
@@ -71,6 +75,17 @@ type fakeRequest struct {
 	beat          time.Duration
 	until, beatAt time.Time
 }
+
+// stateOnDisk is what a server that is killed comes back with: what it wrote last.
+type stateOnDisk struct {
+	writtenAt        time.Time
+	sequence, number uint64
+	floor            settledTo
+	pending          map[uint64]*pendingMessage
+}
+
+// writeEvery is how often a server writes the state of a durable.
+const writeEvery = 100 * time.Millisecond
 
 // notReplicated is how old may be what another server does not know yet.
 const notReplicated = 100 * time.Millisecond
@@ -119,6 +134,84 @@ func (d *fakeDurable) restart(away time.Duration) {
 	for _, w := range wires {
 		w.set(false)
 	}
+}
+
+// crash kills the server, and starts it after some time with the state that it wrote last.
+func (d *fakeDurable) crash(away time.Duration) {
+	d.mu.Lock()
+	wires, written := slices.Clone(d.wires), d.disk
+	d.mu.Unlock()
+	for _, w := range wires {
+		w.set(true)
+	}
+	time.Sleep(away)
+	for _, w := range wires {
+		w.set(true) // a cut of its own may have been healed
+	}
+	d.mu.Lock()
+	d.waiting, d.pin, d.queue, d.forgotAt = nil, "", nil, time.Now()
+	d.sequence, d.number, d.floor, d.pending = written.sequence, written.number, written.floor, copyPending(written.pending)
+	d.mu.Unlock()
+	for _, w := range wires {
+		w.set(false)
+	}
+}
+
+// write writes the state, if that is due.
+func (d *fakeDurable) write(now time.Time) {
+	if now.Sub(d.disk.writtenAt) >= writeEvery {
+		d.disk = stateOnDisk{now, d.sequence, d.number, d.floor, copyPending(d.pending)}
+	}
+}
+
+// copyPending copies what is pending, as it is known after a restart: nothing waits for redelivery.
+func copyPending(pending map[uint64]*pendingMessage) map[uint64]*pendingMessage {
+	all := make(map[uint64]*pendingMessage, len(pending))
+	for seq, p := range pending {
+		c := *p
+		c.queued = false
+		all[seq] = &c
+	}
+	return all
+}
+
+// reset has the durable begin again after its floor, as an operator can.
+func (d *fakeDurable) reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue, d.pending, d.sequence, d.number = nil, map[uint64]*pendingMessage{}, d.floor.sequence, 0
+	d.floor.number, d.resetAt, d.forgotAt = 0, time.Now(), time.Now()
+	d.deliver()
+}
+
+// mayShare reports whether a message may be leased by two: the server forgot who had it, and gave it to another before the first one looked at the
+// durable, whose numbers had come that far again. Where it is pinned it gives all to one; and after a kill all look at it.
+func (d *fakeDurable) mayShare() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	justReset := !d.resetAt.IsZero() && time.Since(d.resetAt) < 2*infoEvery
+	return len(d.wires) > 1 && (!d.pinned && !d.forgotAt.IsZero() || justReset)
+}
+
+// wasReset reports whether the durable was reset just now, which its clients see when they look at it.
+func (d *fakeDurable) wasReset() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.resetAt.IsZero() && time.Since(d.resetAt) < 2*infoEvery
+}
+
+// hasNew reports whether messages were not delivered yet.
+func (d *fakeDurable) hasNew() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.following() > 0
+}
+
+// knowsSettled reports whether a message is done as far as the server knows.
+func (d *fakeDurable) knowsSettled(sequence uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return sequence <= d.sequence && d.pending[sequence] == nil
 }
 
 // elect has no server lead the durable for some time, and then another one, which may not know what was done last. It tells of that, unless it is
@@ -255,6 +348,7 @@ func (d *fakeDurable) pass(now time.Time) {
 	if d.pin != "" && now.After(d.pinUntil) {
 		d.pin = ""
 	}
+	d.write(now)
 	d.waiting = slices.DeleteFunc(d.waiting, func(r *fakeRequest) bool {
 		switch {
 		case now.After(r.until):
@@ -377,9 +471,9 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 		}
 	case d.refused && strings.HasPrefix(subject, "$JS.ACK."):
 		w.send([]byte("-ERR 'Permissions Violation for Publish to \"" + subject + "\"'\r\n"))
+	case d.unheard && strings.HasPrefix(subject, "$JS.ACK.") && string(body) != string(inProgress):
 	case strings.HasPrefix(subject, "$JS.ACK."):
-		d.ack(w, strings.Split(subject, "."), string(body))
-		if reply != "" {
+		if d.ack(w, strings.Split(subject, "."), string(body)) && reply != "" {
 			w.deliver(reply, "", "", nil)
 		}
 	case api == "CONSUMER.MSG.NEXT.S.d":
@@ -425,14 +519,15 @@ func (d *fakeDurable) request(w *fakeWire, inbox string, body []byte) {
 	}
 }
 
-// ack obeys a verdict: it goes by the sequence, whichever delivery it is about.
-func (d *fakeDurable) ack(w *fakeWire, f []string, verdict string) {
+// ack obeys a verdict: it goes by the sequence, whichever delivery it is about. It reports whether it is confirmed: an ack of what is not
+// delivered yet, as far as the server knows, is not.
+func (d *fakeDurable) ack(w *fakeWire, f []string, verdict string) bool {
 	seq, _ := strconv.ParseUint(f[5], 10, 64)
 	p := d.pending[seq]
-	if p == nil {
-		return
-	}
 	word, rest, _ := strings.Cut(verdict, " ")
+	if p == nil {
+		return seq <= d.sequence || word != "+ACK" && word != "+TERM"
+	}
 	switch word {
 	case "+ACK", "+TERM":
 		if p.to != w {
@@ -452,6 +547,7 @@ func (d *fakeDurable) ack(w *fakeWire, f []string, verdict string) {
 			d.queue = append(d.queue, seq)
 		}
 	}
+	return true
 }
 
 // find is the first message from a sequence on with a subject; 0 if there is none.
@@ -511,6 +607,13 @@ func (d *fakeDurable) answer(api string, body []byte) []byte {
 	}
 	b, _ := json.Marshal(out)
 	return b
+}
+
+// hear has verdicts obeyed, or lost.
+func (d *fakeDurable) hear(yes bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unheard = !yes
 }
 
 // setAckWait edits the durable.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +23,7 @@ type mishap struct {
 }
 
 // The kinds of mishaps; what comes often stands here often.
-var mishaps = []string{"publish", "publish", "publish", "kill", "kill", "stop", "cut", "cut", "stall", "stall", "restart", "elect", "elect", "rest", "rest", "away", "away"}
+var mishaps = []string{"publish", "publish", "publish", "kill", "kill", "stop", "cut", "cut", "stall", "stall", "restart", "crash", "crash", "reset", "elect", "elect", "rest", "rest", "away", "away"}
 
 const modelKeys = 3
 
@@ -74,6 +75,13 @@ func (w *orderWorld) happen(e mishap, heal func(time.Duration, func())) error {
 	case "restart":
 		w.disturb(-1)
 		w.durable.restart(e.length / 4)
+	case "crash":
+		w.disturb(-1)
+		w.durable.crash(e.length / 4)
+		w.disturb(-1) // who was let in meanwhile is forgotten too
+	case "reset":
+		w.disturb(-1)
+		w.durable.reset()
 	}
 	return nil
 }
@@ -81,6 +89,8 @@ func (w *orderWorld) happen(e mishap, heal func(time.Duration, func())) error {
 // play lets mishaps happen to a world, then waits until everything is settled. It returns what was wrong.
 func play(seed uint64, pinned, filtered bool, clients int, events []mishap) (wrong []string) {
 	w := newOrderWorld(seed, pinned, filtered, clients)
+	w.forgets = slices.ContainsFunc(events, func(e mishap) bool { return e.what == "crash" || e.what == "reset" })
+	w.dedupe = w.forgets && seed%2 == 0
 	stop := make(chan struct{})
 	go w.durable.run(stop)
 	defer close(stop)

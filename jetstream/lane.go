@@ -341,7 +341,7 @@ func (s *Source) brought(l *lane, m *Message) {
 
 // admit makes a delivery a lease.
 func (s *Source) admit(l *lane, m *Message, seq uint64) {
-	m.source = s
+	m.source, m.serial = s, seq
 	s.counted++
 	s.arrived++
 	m.arrival, m.arrivedAt = s.arrived, m.touchedAt
@@ -397,6 +397,7 @@ func (s *Source) continues(number uint64, now time.Time) {
 
 // merge takes another delivery of a message that is leased here. The server knows one lease of it: there is one here too.
 func (s *Source) merge(old, again *Message) bool {
+	old.serial, old.arrival, old.forgotten = again.serial, again.arrival, false
 	switch {
 	case old.verdict == "":
 		if !old.started {

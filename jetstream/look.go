@@ -32,6 +32,7 @@ type look struct {
 	naks    int
 	counted uint64
 	arrived uint64 // how many messages had
+	highest uint64 // consumer sequence seen
 	pin     string // whom the durable was pinned to then: the one of this source, or empty
 	leased  int    // how many were leased here
 	cutOff  bool   // it is asked anew
@@ -86,7 +87,7 @@ func (s *Source) beginLook(ctx context.Context) *look {
 	case <-s.looks.hurry: // it was meant for an earlier one
 	default:
 	}
-	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted, arrived: s.arrived, pin: s.pin.id, leased: len(s.leases)}
+	l := &look{bound: s.bound, asked: time.Now(), naks: s.naks, counted: s.counted, arrived: s.arrived, highest: s.highest, pin: s.pin.id, leased: len(s.leases)}
 	l.ctx, l.end = context.WithCancel(ctx)
 	s.looks.underWay, s.looks.asked, s.looks.end = true, l.asked, l.end
 	s.lookAhead = false
@@ -179,16 +180,20 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	if leader(info) != leader(s.bound.info) {
 		s.leaderChanged(time.Now())
 	}
-	before := s.refused
+	before, last := s.refused, s.bound.info
 	s.bound.info, s.refused = info, s.refusal(info)
 	s.heedRefusal(before)
 	s.settleBodies(info, l.asked)
+	s.heedLoss(l, last, info)
 	detail := s.refused
 	if detail == "" && s.pullDenied() {
 		detail = "the user may not pull: no permission to publish to " + s.nextSubject()
 	}
 	if detail == "" && s.acksDenied() {
 		detail = "the user may not ack: no permission to publish to " + s.ackSubject() + ">"
+	}
+	if still := s.standsStill(time.Now()); detail == "" && still {
+		detail = unconfirmed
 	}
 	starved := s.starved(time.Now())
 	if s.conn.starves(s, starved); detail == "" && starved {
@@ -264,11 +269,7 @@ func (s *Source) offerHeld(info *natsjs.ConsumerInfo) {
 	if len(s.held) == 0 {
 		return
 	}
-	s.highest, s.counted = info.Delivered.Consumer, info.Delivered.Consumer
-	for _, l := range s.lanes {
-		l.floor = 0
-	}
-	s.before = s.most
+	s.countAnew(info)
 	for _, m := range s.held {
 		if !m.released.Load() {
 			m.seenBefore = true // as far as can be known

@@ -51,6 +51,7 @@ type Message struct {
 	nonce      uint64 // tells confirmations apart
 	released   atomic.Bool
 	number     uint64 // of its first delivery, among all of the durable; 0 if it came by a later one
+	serial     uint64 // of its latest one
 	seenBefore bool   // a message of this sequence was delivered before, by the durable or an earlier one of its name
 
 	// Guarded by source.mu.
@@ -64,8 +65,11 @@ type Message struct {
 	sentAt     time.Time // when the verdict was last sent; zero: it waits to be sent
 	resend     time.Duration
 	firstSent  time.Time // on this connection
+	awaited    time.Time // since when a look finds it unconfirmed, on this connection
 	arrivedAt  time.Time
-	arrival    uint64    // its number among all that arrived
+	arrival    uint64    // its latest delivery's number among all that arrived
+	unknown    time.Time // since when the server does not know of it; zero: it does, as far as is known
+	forgotten  bool      // the server does not, and this was at the app then: it is not tried again before it is delivered again
 	wasSent    bool      // on any connection
 	touchedAt  time.Time // when the server last heard of the lease, for sure
 	keptAt     time.Time // when it was last told of it
@@ -316,7 +320,7 @@ func (s *Source) send(m *Message, now time.Time) bool {
 		if s.conn.nc().Publish(m.reply, wire(m.verdict)) != nil {
 			return false
 		}
-		s.release(m)
+		s.finish(m)
 		return true
 	}
 	var room [128]byte
@@ -422,7 +426,7 @@ func (s *Source) confirmed(msg *nats.Msg) {
 	}
 	s.hears(now)
 	s.confirmedAt = now
-	s.release(m)
+	s.finish(m)
 	s.refill()
 }
 

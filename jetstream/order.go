@@ -25,6 +25,8 @@ type order struct {
 	keys   map[Key]*keyed     // the leases of each
 	behind map[Key][]*Message // leased and not begun, since an earlier one of their key is leased
 
+	settled settledLeases // by the durable that is bound to
+
 	// While it gathers.
 	since  time.Time // when it began
 	looked time.Time
@@ -92,7 +94,7 @@ func (s *Source) beginInOrder(m *Message) bool {
 		return false
 	}
 	s.heedSilence(time.Now())
-	if s.expired(m, time.Now()) || m.settled {
+	if s.expired(m, time.Now()) || m.settled || m.forgotten {
 		s.release(m)
 		s.scattered()
 		return false

@@ -18,7 +18,7 @@ type attempted struct {
 	ended     time.Time // zero while it lasts
 	accepted  bool
 	disturbed bool // while it lasted its lease may have been lost
-	apart     bool // when it began the client was cut off or stalled, which it cannot know at once
+	apart     bool // when it began the client was cut off or stalled, which it cannot know at once, or its lease may be shared
 }
 
 // orderWorld is the durable, its clients, and what the app saw.
@@ -27,6 +27,10 @@ type orderWorld struct {
 	cfg     ConsumerConfig
 	workers int // of each client
 	clients []*orderClient
+
+	dedupe  bool // the clients know what was answered, of each other too
+	forgets bool // the server may forget what was settled, and deliver it again
+	quick   bool // the app is
 
 	mu    sync.Mutex
 	calls []*attempted
@@ -239,6 +243,9 @@ func (c *orderClient) work() {
 
 // next waits for a message whose turn it is; as in the pipeline, they join their lines in the order they come.
 func (c *orderClient) next() *Message {
+	if !c.w.cfg.Ordered {
+		return c.source.Next(c.ctx)
+	}
 	<-c.taking
 	defer func() { c.taking <- struct{}{} }()
 	for m := c.source.Take(c.ctx); m != nil; m = c.source.Take(c.ctx) {
@@ -265,10 +272,17 @@ func (c *orderClient) call(m *Message) {
 	if r%10 == 0 {
 		wait *= 10
 	}
+	if c.w.quick {
+		wait /= 100
+	}
 	hurry, stopped := c.hurry, c.stopped
 	c.mu.Unlock()
 	if stopped {
 		m.HandBack()
+		return
+	}
+	if c.w.dedupe && c.w.knows(m) {
+		m.Ack()
 		return
 	}
 	a := c.w.begin(c, m)
@@ -293,8 +307,12 @@ func (c *orderClient) call(m *Message) {
 		case <-hurry:
 		case <-c.ctx.Done():
 		}
-		if c.stopping() {
+		switch {
+		case c.stopping():
 			m.HandBack()
+			return
+		case !c.w.cfg.Ordered:
+			m.Nak(time.Second)
 			return
 		}
 		c.source.Survived(m)
@@ -318,13 +336,13 @@ func (w *orderWorld) begin(c *orderClient, m *Message) *attempted {
 	if dead {
 		return nil
 	}
-	a := &attempted{client: c.number, key: m.Subject, seq: m.Sequence, begun: time.Now(), apart: c.wire.isApart() || w.durable.electsNow()}
+	a := &attempted{client: c.number, key: m.Subject, seq: m.Sequence, begun: time.Now(), apart: c.wire.isApart() || w.durable.electsNow() || w.durable.mayShare()}
 	counts := !w.durable.mayCountWrong()
 	for _, other := range w.calls {
 		if other.key != a.key {
 			continue
 		}
-		if other.seq > a.seq && !a.apart && counts {
+		if other.seq > a.seq && !a.apart && counts && (w.dedupe || !w.forgets) {
 			w.broken("%d was called by %d after %d by %d", a.seq, a.client, other.seq, other.client)
 		}
 		if w.again(other) && (!w.durable.pinned || other.client != a.client) {
@@ -335,8 +353,11 @@ func (w *orderWorld) begin(c *orderClient, m *Message) *attempted {
 		}
 	}
 	for seq, key := range w.durable.keys() {
-		if seq := uint64(seq + 1); counts && key == a.key && seq < a.seq && !w.done(seq) {
+		if seq := uint64(seq + 1); counts && key == a.key && seq < a.seq && !w.done(seq) && !w.durable.mayShare() {
 			w.broken("%d was called by %d before %d was done", a.seq, a.client, seq)
+		}
+		if seq := uint64(seq + 1); counts && key == a.key && seq < a.seq && !a.apart && !w.durable.wasReset() && !w.durable.knowsSettled(seq) {
+			w.broken("%d was called by %d while the server had %d to be settled", a.seq, a.client, seq)
 		}
 	}
 	w.calls = append(w.calls, a)
@@ -355,6 +376,13 @@ func (w *orderWorld) broken(format string, args ...any) {
 // done reports whether the app was done with a message.
 func (w *orderWorld) done(seq uint64) bool {
 	return slices.ContainsFunc(w.calls, func(a *attempted) bool { return a.seq == seq && a.accepted })
+}
+
+// knows reports whether a message was answered.
+func (w *orderWorld) knows(m *Message) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.done(m.Sequence)
 }
 
 // finish notes the end of a call; false if the process is dead. A message that is terminated is done too.

@@ -660,7 +660,7 @@ func (s *Source) connectionChanged(connected bool) {
 			}
 		}
 		for m := range s.settling {
-			m.sentAt = time.Time{} // send it again
+			m.sentAt, m.awaited = time.Time{}, time.Time{} // send it again
 		}
 		s.rounds.lose()
 		clear(s.groups) // of what they were to confirm all is sent again

@@ -1,0 +1,145 @@
+package jetstream
+
+import (
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A server that is killed comes back with the state of a durable that it wrote last, some 100 ms before: what it delivered since, it does not know
+// of, and what was settled since is pending again. The same is so after a reset of the durable (nats-server 2.14), and in part after an
+// election. It says so in the answer to a look. It does not say so otherwise: it confirms no ack of what it does not know (consumer.go,
+// processAckMsg), and would not get to know it again while the leases of such messages are all that may be leased.
+
+const (
+	// replicatedWithin is how long the servers of a durable that is replicated may take to agree on a delivery.
+	replicatedWithin = time.Second
+	// settledKept is how many messages are remembered as settled: more than are in the 100 ms that a server may forget.
+	settledKept = 4096
+	// unconfirmedFor is how long a verdict may wait for its confirmation, from a server that answers, until that is told.
+	unconfirmedFor = 5 * time.Second
+
+	unconfirmed = "the server does not confirm verdicts"
+)
+
+// settledLease is a message whose verdict was confirmed: its sequence, and the number of its delivery.
+type settledLease struct{ lease, serial uint64 }
+
+// settledLeases are the last of them, on a source that keeps order: the others do not wait for what is pending elsewhere.
+type settledLeases struct {
+	all  []settledLease
+	next int // the oldest one, once there are as many as are kept
+}
+
+func (l *settledLeases) add(m *Message) {
+	if len(l.all) < settledKept {
+		l.all = append(l.all, settledLease{m.lease, m.serial})
+		return
+	}
+	l.all[l.next] = settledLease{m.lease, m.serial}
+	l.next = (l.next + 1) % settledKept
+}
+
+// finish ends the lease of a message whose verdict the server confirmed.
+func (s *Source) finish(m *Message) {
+	if s.order != nil && !isNak(m.verdict) {
+		s.order.settled.add(m)
+	}
+	s.release(m)
+}
+
+// heedLoss ends the leases that the server forgot, as it says at a look, last being what it said at the one before.
+func (s *Source) heedLoss(l *look, last, info *natsjs.ConsumerInfo) {
+	s.dropForgotten(l, info)
+	if replicated(info) || info.Delivered.Consumer >= l.highest && info.AckFloor.Consumer >= last.AckFloor.Consumer {
+		return // of a replicated one the count lags behind what is delivered, and what is confirmed is known to most of its servers
+	}
+	l.counted = 0 // whom it delivered to since is not known
+	s.countAnew(info)
+	s.scattered()
+	s.settleAgain(info)
+}
+
+// countAnew is told that the durable counts on from a number below the highest one seen.
+func (s *Source) countAnew(info *natsjs.ConsumerInfo) {
+	s.highest, s.counted = info.Delivered.Consumer, info.Delivered.Consumer
+	for _, l := range s.lanes {
+		l.floor = 0
+	}
+	s.before = s.most
+}
+
+// dropForgotten ends the leases of messages that had arrived before the server was asked, and that it has not delivered, as it says: they
+// come again. What is at the app ends as it does. The last one is ended first, so that no turn passes to one that is to end too.
+func (s *Source) dropForgotten(l *look, info *natsjs.ConsumerInfo) {
+	var lost []*Message
+	for _, m := range s.leases {
+		if m.lease <= info.Delivered.Stream || m.arrival > l.arrived {
+			m.unknown, m.forgotten = time.Time{}, false
+			continue
+		}
+		if m.unknown.IsZero() {
+			m.unknown = l.asked
+		}
+		switch {
+		case replicated(info) && l.asked.Sub(m.unknown) < replicatedWithin:
+		case m.started && m.verdict == "":
+			m.forgotten = true
+		default:
+			lost = append(lost, m)
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	slices.SortFunc(lost, func(a, b *Message) int { return bySequence(b, a) })
+	for _, m := range lost {
+		s.release(m)
+	}
+	s.scattered()
+}
+
+// settleAgain says again what was confirmed and is pending again: it would be waited for until the ack wait. Not what has a number that the
+// durable has not come to: after a reset, that is wanted once more.
+func (s *Source) settleAgain(info *natsjs.ConsumerInfo) {
+	if s.order == nil {
+		return
+	}
+	for _, done := range s.order.settled.all {
+		pending := info.AckFloor.Stream < done.lease && done.lease <= info.Delivered.Stream
+		if !pending || done.serial > info.Delivered.Consumer || s.leases[done.lease] != nil {
+			continue
+		}
+		subject := s.ackSubject() + "1." + strconv.FormatUint(done.lease, 10) + "." + strconv.FormatUint(done.serial, 10) + ".0.0"
+		if s.conn.nc().Publish(subject, ackWire) != nil {
+			return // the ack wait brings it again
+		}
+	}
+}
+
+// standsStill warns of verdicts that a server which answers does not confirm. It reports whether nothing is in work meanwhile.
+func (s *Source) standsStill(now time.Time) bool {
+	late := 0
+	for m := range s.settling {
+		if m.awaited.IsZero() {
+			m.awaited = now
+		}
+		if now.Sub(m.awaited) >= unconfirmedFor {
+			late++
+		}
+	}
+	if late == 0 || s.acksDenied() {
+		return false
+	}
+	s.conn.complain("unconfirmed "+s.cfg.Stream+" "+s.cfg.Durable, unconfirmed+": they are sent again, and their messages count as leased until then",
+		slog.String("stream", s.cfg.Stream), slog.String("consumer", s.cfg.Durable), slog.Int("unconfirmed", late), slog.Int("leased_here", len(s.leases)))
+	for _, m := range s.leases {
+		if m.started && m.verdict == "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,136 @@
+package jetstream
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// goesOnWithin is how long nothing may be called after a server forgot what it knew. It is much less than the ack wait.
+const goesOnWithin = 8 * time.Second
+
+// goOn plays a server that forgets with an ack wait of half a minute, and returns what was wrong.
+func goOn(seed uint64, what string, clients int, change func(*orderWorld)) []string {
+	w := newOrderWorld(seed, seed%2 == 0, seed%3 == 0, clients)
+	w.durable.ackWait, w.cfg.AckWait, w.forgets, w.dedupe = 30*time.Second, 30*time.Second, true, seed%4 < 2
+	w.quick = true
+	change(w)
+	stop := make(chan struct{})
+	go w.durable.run(stop)
+	defer close(stop)
+	for _, c := range w.clients {
+		if err := c.start(); err != nil {
+			return []string{err.Error()}
+		}
+	}
+	for i := range 600 {
+		w.durable.publish(fmt.Sprint("s.", i%12))
+	}
+	time.Sleep(300*time.Millisecond + time.Duration(seed)*17*time.Millisecond)
+	if err := w.happen(mishap{what: what, length: time.Second}, nil); err != nil {
+		return []string{err.Error()}
+	}
+	wrong := w.waitsLongest(goesOnWithin)
+	for _, c := range w.clients {
+		c.kill()
+	}
+	time.Sleep(2 * stallStep)
+	if wrong = append(wrong, w.wrong...); len(wrong) > 0 {
+		return append(wrong, w.story()...)
+	}
+	return nil
+}
+
+// waitsLongest waits until everything is settled, and says if nothing was called for that long. Without an order it waits until everything was
+// delivered: a nak that the server forgot is what the ack wait makes of it.
+func (w *orderWorld) waitsLongest(most time.Duration) []string {
+	before, since := "", time.Now()
+	for !w.durable.settled() && (w.cfg.Ordered || w.durable.hasNew()) {
+		if now := w.progress(); now != before {
+			before, since = now, time.Now()
+		}
+		if time.Since(since) > most {
+			return []string{"it stands still: " + w.durable.state()}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil
+}
+
+// progress is how much was called and settled so far.
+func (w *orderWorld) progress() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	begun, ended := 0, 0
+	for _, a := range w.calls {
+		if begun++; !a.ended.IsZero() {
+			ended++
+		}
+	}
+	return fmt.Sprint(begun, ended)
+}
+
+// A server that was killed, or a durable that was reset, forgets messages that are leased or answered: they come again, and all goes on in
+// seconds, in order.
+func TestForgottenGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, what := range []string{"crash", "reset"} {
+			for seed := range uint64(12) {
+				if wrong := goOn(seed, what, 1, func(*orderWorld) {}); len(wrong) > 0 {
+					t.Fatalf("%s, seed %d\n%s", what, seed, strings.Join(wrong, "\n"))
+				}
+			}
+		}
+	})
+}
+
+// So it is where nothing is leased ahead, and without an order: what is leased may be all that was forgotten.
+func TestForgottenGoesOnWithFewLeases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for seed := range uint64(12) {
+			wrong := goOn(seed, "crash", 1, func(w *orderWorld) { w.cfg.Prefetch, w.cfg.Ordered = 0, seed%3 == 0 })
+			wrong = slices.DeleteFunc(wrong, func(s string) bool { return seed%3 != 0 && !strings.HasPrefix(s, "it stands still") })
+			if len(wrong) > 0 {
+				t.Fatalf("seed %d\n%s", seed, strings.Join(wrong, "\n"))
+			}
+		}
+	})
+}
+
+// Verdicts that are not confirmed, for whatever reason, are told of once after some seconds; and where nothing is in work meanwhile the source is not
+// well, until they are confirmed.
+func TestUnconfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newOrderWorld(1, true, false, 1)
+		w.quick, w.forgets = true, true
+		var log bytes.Buffer
+		c := w.clients[0]
+		c.wire.log = slog.New(slog.NewTextHandler(&log, nil))
+		inWorld(t, w, 1, func() {
+			w.durable.hear(false)
+			for range 3 {
+				w.durable.publish("s.0")
+			}
+			time.Sleep(unconfirmedFor - time.Second)
+			if st := c.source.Status(); !st.Bound {
+				t.Errorf("at first: %+v", st)
+			}
+			time.Sleep(unconfirmedFor + infoEvery)
+			if st := c.source.Status(); st.Bound || st.Detail != unconfirmed {
+				t.Errorf("after %s: %+v", unconfirmedFor, st)
+			}
+			w.durable.hear(true)
+			time.Sleep(resendMax + infoEvery)
+			if st := c.source.Status(); !st.Bound || st.Detail != "" || !w.durable.settled() {
+				t.Errorf("confirmed: %+v, %s", st, w.durable.state())
+			}
+		})
+		if n := strings.Count(log.String(), unconfirmed); n != 1 {
+			t.Errorf("told %d times:\n%s", n, log.String())
+		}
+	})
+}
