@@ -107,7 +107,7 @@ func (c *Conn) lost(cl *client) {
 	c.mu.Unlock()
 	c.outages.begin(c.comesAndGoes)
 	c.complain("closed "+text, "nats closed the connection for good, making another one", slog.String("error", text))
-	c.limits.closed(text)
+	c.limits.closed(text, c.dialer.tries.Load())
 	c.away()
 	close(cl.judged)
 }

@@ -55,8 +55,9 @@ type Conn struct {
 	end      context.CancelFunc
 
 	dialer        dialer
-	leaving       joined       // see unsubscribe
-	payload       atomic.Int64 // the most that the server takes, as it was last known
+	leaving       joined        // see unsubscribe
+	payload       atomic.Int64  // the most that the server takes, as it was last known
+	limitsOf      atomic.Uint64 // the connection over which it is known for sure
 	outages       spells
 	resubscribing resubscribing
 	full          time.Time            // when the server refused a subscription since there are too many; zero: it did not over this connection
