@@ -12,9 +12,6 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// closedLately is how long a client that was closed makes the next one wait longer.
-const closedLately = time.Minute
-
 // client is one of the library's. It reconnects for ever by itself, but there are errors of the server after which the library closes it for good
 // (nats.go, processErr: "maximum payload violation", "maximum control line exceeded", and any other text that it does not know). Then another one
 // takes its place: for all that use the Conn that is a reconnect.
@@ -112,17 +109,9 @@ func (c *Conn) lost(cl *client) {
 	close(cl.judged)
 }
 
-// replace makes another client, with a pause before that grows with the number of those that were closed lately.
+// replace makes another client, after a wait that grows with the number of connections that were brief.
 func (c *Conn) replace() {
-	if now := time.Now(); now.Sub(c.closedAt) > closedLately {
-		c.closings = 0
-	}
-	for c.stopping.Err() == nil {
-		c.closings++
-		c.closedAt = time.Now()
-		if pause(c.stopping, reconnectDelay(c.closings)) != nil {
-			return
-		}
+	for tries := 0; pause(c.stopping, c.dialer.pace.anew(tries)) == nil; tries++ {
 		err := c.renew()
 		if err == nil {
 			return

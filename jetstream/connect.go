@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/url"
 	"os"
 	"strconv"
@@ -65,11 +64,9 @@ type Conn struct {
 	subs          subscriptions
 	limits        limits
 
-	// How a client is made, and how many were closed lately by the library. Held while one is made: its callbacks wait for that.
-	dialing  sync.Mutex
-	connect  func() (*nats.Conn, natsjs.JetStream, error)
-	closings int
-	closedAt time.Time
+	// How a client is made. Held while one is: its callbacks wait for that.
+	dialing sync.Mutex
+	connect func() (*nats.Conn, natsjs.JetStream, error)
 
 	stopping context.Context // ends with Close
 	stop     context.CancelFunc
@@ -136,7 +133,9 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.SkipHostLookup(), // the dialer does that
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.CustomReconnectDelay(reconnectDelay),
+		nats.ReconnectToServer(func(pool []nats.Server, _ nats.ServerInfo) (*nats.Server, time.Duration) {
+			return c.dialer.choose(pool)
+		}),
 		// Nothing is buffered over a reconnect: an ack that waited there could reach a stream made anew.
 		nats.ReconnectBufSize(-1),
 		nats.ConnectHandler(c.onConnect),
@@ -238,12 +237,6 @@ func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
 		conf.Certificates = []tls.Certificate{cert}
 	}
 	return append(opts, nats.Secure(conf)), nil
-}
-
-// reconnectDelay waits 50 ms after the first round over all servers, then doubles to 4 s, half of it random.
-func reconnectDelay(attempts int) time.Duration {
-	d := min(50*time.Millisecond<<min(max(attempts-1, 0), 7), 4*time.Second)
-	return d/2 + rand.N(d/2)
 }
 
 // Connected reports whether there is a connection now. It waits for nothing.

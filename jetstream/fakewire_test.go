@@ -20,7 +20,8 @@ import (
 type fakeWire struct {
 	take func(w *fakeWire, subject, reply string, body []byte) // what the client published
 
-	log *slog.Logger // of the client; nil: none
+	log  *slog.Logger // of the client; nil: none
+	urls []string     // by which it knows the way; nil: one
 
 	mu      sync.Mutex
 	cut     bool
@@ -50,7 +51,10 @@ func (w *fakeWire) client() (*Conn, error) {
 		return nil, err
 	}
 	c.dialer.open = w.dial
-	return c, c.start(Config{URLs: []string{"nats://127.0.0.1:1"}}, opts)
+	if w.urls == nil {
+		w.urls = []string{"nats://127.0.0.1:1"}
+	}
+	return c, c.start(Config{URLs: w.urls}, opts)
 }
 
 // hangUp closes a client of a wire for good.
