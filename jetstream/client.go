@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +30,12 @@ func (c *Conn) js() natsjs.JetStream { return c.client.Load().js }
 // start makes the first client.
 func (c *Conn) start(cfg Config, opts []nats.Option) error {
 	c.connect = func() (*nats.Conn, natsjs.JetStream, error) {
-		nc, err := nats.Connect(strings.Join(cfg.URLs, ","), opts...)
+		var known found
+		if cl := c.client.Load(); cl != nil {
+			known = foundIn(cl.nc.ServerPool(), cfg)
+		}
+		c.dialer.know(known)
+		nc, err := nats.Connect(strings.Join(slices.Concat(cfg.URLs, known.urls), ","), slices.Concat(opts, known.options())...)
 		if err != nil {
 			return nil, nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
 		}

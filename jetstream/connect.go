@@ -133,9 +133,7 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.SkipHostLookup(), // the dialer does that
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.ReconnectToServer(func(pool []nats.Server, _ nats.ServerInfo) (*nats.Server, time.Duration) {
-			return c.dialer.choose(pool)
-		}),
+		nats.ReconnectToServer(c.dialer.choose),
 		// Nothing is buffered over a reconnect: an ack that waited there could reach a stream made anew.
 		nats.ReconnectBufSize(-1),
 		nats.ConnectHandler(c.onConnect),

@@ -36,6 +36,7 @@ type dialer struct {
 	mu      sync.Mutex
 	open    func(ctx context.Context, network, address string) (net.Conn, error)
 	address string   // of the last try
+	found   found    // by the client before
 	last    net.Conn // perhaps closed already; nil while one is made
 	err     error    // of the last try
 	lookups map[string]*lookup
@@ -81,12 +82,20 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 }
 
 // choose is called by the client before each try to connect, with its lock held: it goes round over all servers.
-func (d *dialer) choose(pool []nats.Server) (*nats.Server, time.Duration) {
+func (d *dialer) choose(pool []nats.Server, info nats.ServerInfo) (*nats.Server, time.Duration) {
 	d.mu.Lock()
-	last := d.address
+	last, known := d.address, d.found
 	d.mu.Unlock()
+	pool = known.current(pool, info)
 	at := slices.IndexFunc(pool, func(s nats.Server) bool { return s.URL.Host == last })
 	return &pool[(at+1)%len(pool)], d.pace.next(len(pool))
+}
+
+// know is told what servers the next client is to know besides those that are configured.
+func (d *dialer) know(f found) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = f
 }
 
 // dialed is a connection of which it is known at once that it broke: before the client knows.
