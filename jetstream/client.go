@@ -35,10 +35,12 @@ func (c *Conn) start(cfg Config, opts []nats.Option) error {
 			known = foundIn(cl.nc.ServerPool(), cfg)
 		}
 		c.dialer.know(known)
+		c.trying.Store(nil)
 		nc, err := nats.Connect(strings.Join(slices.Concat(cfg.URLs, known.urls), ","), slices.Concat(opts, known.options())...)
 		if err != nil {
 			return nil, nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
 		}
+		c.trying.Store(nc)
 		js, err := newJetStream(nc, cfg)
 		if err != nil {
 			nc.Close()

@@ -64,6 +64,8 @@ type Conn struct {
 	subs          subscriptions
 	limits        limits
 
+	trying atomic.Pointer[nats.Conn] // the client that connects; nil while it is made
+
 	// How a client is made. Held while one is: its callbacks wait for that.
 	dialing sync.Mutex
 	connect func() (*nats.Conn, natsjs.JetStream, error)
@@ -133,7 +135,10 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.SkipHostLookup(), // the dialer does that
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.ReconnectToServer(c.dialer.choose),
+		nats.ReconnectToServer(func(pool []nats.Server, info nats.ServerInfo) (*nats.Server, time.Duration) {
+			c.beforeTry(cfg)
+			return c.dialer.choose(pool, info)
+		}),
 		// Nothing is buffered over a reconnect: an ack that waited there could reach a stream made anew.
 		nats.ReconnectBufSize(-1),
 		nats.ConnectHandler(c.onConnect),
@@ -348,8 +353,14 @@ func (c *Conn) onAsyncError(err error) {
 	if errors.Is(err, nats.ErrBadHeaderMsg) {
 		return // seen on the message itself, and counted there
 	}
+	if isOfHandshake(err) {
+		return // see tellHandshake
+	}
 	text := oneLine(err.Error(), 300)
 	kind := text
+	if !c.Connected() {
+		kind = unreachable(text)
+	}
 	if errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
 		c.refusedForLimit()
 		return
@@ -404,13 +415,16 @@ func (c *Conn) deniedSince(subject string, began time.Time) bool {
 	return yes && !at.Before(began)
 }
 
+// unreachable is the kind of complaint that is forgotten when there is a connection.
+func unreachable(text string) string { return "connect " + strings.ToLower(text) }
+
 // onUnreachable is called for each try to connect that does not succeed.
 func (c *Conn) onUnreachable(err error) {
 	text := oneLine(err.Error(), 300)
 	c.mu.Lock()
 	c.trouble = text
 	c.mu.Unlock()
-	c.complain("connect "+text, "nats is not reachable, trying on", slog.String("error", text))
+	c.complain(unreachable(text), "nats is not reachable, trying on", slog.String("error", text))
 }
 
 // Trouble is why there is no connection, as far as is known; empty while there is one.
