@@ -29,6 +29,9 @@ func (c *Conn) js() natsjs.JetStream { return c.client.Load().js }
 
 // start makes the first client.
 func (c *Conn) start(cfg Config, opts []nats.Option) error {
+	if cfg.NkeySeedFile != "" {
+		c.dialer.renew = func() { c.readNkey(cfg.NkeySeedFile) }
+	}
 	c.connect = func() (*nats.Conn, natsjs.JetStream, error) {
 		var known found
 		if cl := c.client.Load(); cl != nil {
@@ -36,7 +39,7 @@ func (c *Conn) start(cfg Config, opts []nats.Option) error {
 		}
 		c.dialer.know(known)
 		c.trying.Store(nil)
-		nc, err := nats.Connect(strings.Join(slices.Concat(cfg.URLs, known.urls), ","), slices.Concat(opts, known.options())...)
+		nc, err := nats.Connect(strings.Join(slices.Concat(cfg.URLs, known.urls), ","), slices.Concat(opts, nkeyAnew(cfg), known.options())...)
 		if err != nil {
 			return nil, nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
 		}

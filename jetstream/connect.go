@@ -216,6 +216,30 @@ func nkeyOption(file string) (nats.Option, error) {
 	return opt, nil
 }
 
+// nkeyAnew is the option with the nkey as it is in its file now; none if there is none, or it cannot be read: then it is the one before.
+func nkeyAnew(cfg Config) []nats.Option {
+	if cfg.NkeySeedFile == "" {
+		return nil
+	}
+	opt, err := nkeyOption(cfg.NkeySeedFile)
+	if err != nil {
+		return nil
+	}
+	return []nats.Option{opt}
+}
+
+// readNkey has the client's next handshake use the public key of the seed that is in the file now, as its signature does. The client's lock is held.
+// Credentials the library reads anew by itself.
+func (c *Conn) readNkey(file string) {
+	nc := c.trying.Load()
+	if nc == nil {
+		return
+	}
+	if opt, err := nkeyOption(file); err == nil {
+		_ = opt(&nc.Opts) // fails only without a func that signs
+	}
+}
+
 func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
 	var opts []nats.Option
 	if cfg.HandshakeFirst {

@@ -33,6 +33,8 @@ type dialer struct {
 	lost  atomic.Uint64 // the last one that broke, or was closed
 	pace  pace
 
+	renew func() // called before each try, with the client's lock held; nil: nothing is to be done
+
 	mu      sync.Mutex
 	open    func(ctx context.Context, network, address string) (net.Conn, error)
 	address string   // of the last try
@@ -59,6 +61,9 @@ func (d *dialer) begin() {
 // Dial is called by the client, never twice at a time.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	number := d.tries.Add(1)
+	if d.renew != nil {
+		d.renew()
+	}
 	d.mu.Lock()
 	if d.last != nil {
 		_ = d.last.Close() // fails if it is closed

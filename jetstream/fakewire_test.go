@@ -22,6 +22,7 @@ type fakeWire struct {
 
 	log  *slog.Logger // of the client; nil: none
 	urls []string     // by which it knows the way; nil: one
+	cfg  Config       // of the client, but for urls and name
 
 	mu      sync.Mutex
 	cut     bool
@@ -32,6 +33,7 @@ type fakeWire struct {
 	conn    net.Conn
 	out     chan parcel
 	subs    map[string]string // subject by sid
+	hello   string            // the last CONNECT
 }
 
 // parcel is what is on its way.
@@ -46,7 +48,8 @@ const stallStep = 20 * time.Millisecond
 // client makes a client that uses the wire.
 func (w *fakeWire) client() (*Conn, error) {
 	c := newConn(Config{}, cmp.Or(w.log, quiet()))
-	opts, err := c.options(Config{Name: "model"})
+	w.cfg.Name = "model"
+	opts, err := c.options(w.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +57,8 @@ func (w *fakeWire) client() (*Conn, error) {
 	if w.urls == nil {
 		w.urls = []string{"nats://127.0.0.1:1"}
 	}
-	return c, c.start(Config{URLs: w.urls}, opts)
+	w.cfg.URLs = w.urls
+	return c, c.start(w.cfg, opts)
 }
 
 // hangUp closes a client of a wire for good.
@@ -77,7 +81,7 @@ func (w *fakeWire) dial(context.Context, string, string) (net.Conn, error) {
 	}
 	client, server := net.Pipe()
 	w.conn, w.out, w.subs = server, make(chan parcel, 10000), map[string]string{}
-	w.put([]byte("INFO {\"server_id\":\"model\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n"))
+	w.put([]byte("INFO {\"server_id\":\"model\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"nonce\":\"n\",\"max_payload\":1048576}\r\n"))
 	go w.write(server, w.out)
 	go w.read(server)
 	return client, nil
@@ -198,6 +202,10 @@ func (w *fakeWire) obey(conn net.Conn, commands <-chan command) {
 		}
 		f := c.words
 		switch f[0] {
+		case "CONNECT":
+			w.mu.Lock()
+			w.hello = strings.Join(f[1:], " ")
+			w.mu.Unlock()
 		case "PING":
 			w.send([]byte("PONG\r\n"))
 		case "SUB":
