@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
-
-// closedLately is how long a client that was closed makes the next one wait longer.
-const closedLately = time.Minute
 
 // client is one of the library's. It reconnects for ever by itself, but there are errors of the server after which the library closes it for good
 // (nats.go, processErr: "maximum payload violation", "maximum control line exceeded", and any other text that it does not know). Then another one
@@ -31,11 +29,21 @@ func (c *Conn) js() natsjs.JetStream { return c.client.Load().js }
 
 // start makes the first client.
 func (c *Conn) start(cfg Config, opts []nats.Option) error {
+	if cfg.NkeySeedFile != "" {
+		c.dialer.renew = func() { c.readNkey(cfg.NkeySeedFile) }
+	}
 	c.connect = func() (*nats.Conn, natsjs.JetStream, error) {
-		nc, err := nats.Connect(strings.Join(cfg.URLs, ","), opts...)
+		var known found
+		if cl := c.client.Load(); cl != nil {
+			known = foundIn(cl.nc.ServerPool(), cfg)
+		}
+		c.dialer.know(known)
+		c.trying.Store(nil)
+		nc, err := nats.Connect(strings.Join(slices.Concat(cfg.URLs, known.urls), ","), slices.Concat(opts, nkeyAnew(cfg), known.options())...)
 		if err != nil {
 			return nil, nil, fmt.Errorf("connecting to NATS: %w", redact(err, cfg))
 		}
+		c.trying.Store(nc)
 		js, err := newJetStream(nc, cfg)
 		if err != nil {
 			nc.Close()
@@ -107,22 +115,14 @@ func (c *Conn) lost(cl *client) {
 	c.mu.Unlock()
 	c.outages.begin(c.comesAndGoes)
 	c.complain("closed "+text, "nats closed the connection for good, making another one", slog.String("error", text))
-	c.limits.closed(text)
+	c.limits.closed(text, c.dialer.tries.Load())
 	c.away()
 	close(cl.judged)
 }
 
-// replace makes another client, with a pause before that grows with the number of those that were closed lately.
+// replace makes another client, after a wait that grows with the number of connections that were brief.
 func (c *Conn) replace() {
-	if now := time.Now(); now.Sub(c.closedAt) > closedLately {
-		c.closings = 0
-	}
-	for c.stopping.Err() == nil {
-		c.closings++
-		c.closedAt = time.Now()
-		if pause(c.stopping, reconnectDelay(c.closings)) != nil {
-			return
-		}
+	for tries := 0; pause(c.stopping, c.dialer.pace.anew(tries)) == nil; tries++ {
 		err := c.renew()
 		if err == nil {
 			return

@@ -172,21 +172,17 @@ func (b *bench) limited(change func(*server.Options)) {
 	b.eventually("all are connected again", func() bool { return b.conn.connections() > before && b.conn.Connected() && b.nc.IsConnected() })
 }
 
-// putAgain stores a dead letter that the server closes the connection over a few times. It is not stored by then, and no other's fault.
-func (b *bench) putAgain(d *DeadLetters, dl DeadLetter, most int) {
+// putAgain stores a dead letter that the server closes the connection over a few times. It is not stored by then.
+func (b *bench) putAgain(d *DeadLetters, dl DeadLetter, most uint64) {
 	b.t.Helper()
-	for n := 0; ; n++ {
-		_, err := d.Put(b.ctx, dl)
-		if err == nil {
-			if n == 0 || n > most {
-				b.t.Errorf("it was stored after %d", n)
-			}
-			return
-		}
-		if !RefusedAlone(err) || errors.Is(err, ErrUnsure) || n > most {
-			b.t.Fatal(err)
-		}
-		b.eventually("there is another connection", b.conn.Connected)
+	before := b.conn.connections()
+	var err error
+	b.eventually("it is stored", func() bool {
+		_, err = d.Put(b.ctx, dl)
+		return err == nil
+	})
+	if n := b.conn.connections() - before; n == 0 || n > most {
+		b.t.Errorf("it was stored after %d connections", n)
 	}
 }
 
@@ -214,15 +210,109 @@ func TestControlLineIsLearnt(t *testing.T) {
 	}
 }
 
+// setPayload has the server take another size than it told the client that is connected.
+func (b *bench) setPayload(to int32) {
+	b.t.Helper()
+	opts := *b.opts
+	opts.MaxPayload = to
+	b.must(nil, b.server.ReloadOptions(&opts))
+}
+
 // A dead letter that is larger than a max_payload which the client was not told of is stored in two parts after that.
 func TestPayloadIsLearnt(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})
 	d := testLetters(b.conn)
 	b.must(nil, d.Ensure(b.ctx))
-	opts := *b.opts
-	opts.MaxPayload = 400 << 10
-	b.must(nil, b.server.ReloadOptions(&opts))
+	b.setPayload(400 << 10)
 	b.putAgain(d, letter(make([]byte, 600<<10), nil), 1)
+	if n := b.conn.mostPayload(); n != 400<<10 {
+		t.Errorf("at most %d", n)
+	}
+}
+
+// innocents stores small messages one after the other, several at a time, until it is ended: then it returns what none of them may be told.
+func (b *bench) innocents(subject string) (end func() error) {
+	ctx, stop := context.WithCancel(b.ctx)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var blamed error
+	for range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				within, cancel := b.conn.bounded(ctx, putTimeout)
+				_, err := b.conn.publish(within, &nats.Msg{Subject: subject, Data: make([]byte, 1000)})
+				cancel()
+				mu.Lock()
+				if errors.Is(err, ErrUnpublishable) {
+					blamed = err
+				}
+				mu.Unlock()
+				if err != nil {
+					_ = pause(ctx, time.Millisecond)
+				}
+			}
+		})
+	}
+	return func() error {
+		stop()
+		all.Wait()
+		return blamed
+	}
+}
+
+// Where the server closes the connection over one of several messages that are published at a time, whatever the one hears of it, none of the others
+// is refused, then or later.
+func TestNobodyElseIsBlamed(t *testing.T) {
+	for name, guilty := range map[string]*nats.Msg{
+		"payload": {Subject: "s.large", Data: make([]byte, 6<<20)},
+		"line":    {Subject: "s." + strings.Repeat("x", 2000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, natsjs.StreamConfig{})
+			opts := *b.opts
+			opts.MaxControlLine = 1024
+			b.opts = &opts
+			b.limited(func(*server.Options) {})
+			for range 5 {
+				b.setPayload(8 << 20)
+				b.must(nil, b.conn.nc().ForceReconnect())
+				b.eventually("connected", func() bool { b.conn.limits.forget(); return b.conn.Connected() && b.conn.mostPayload() == 8<<20 })
+				b.setPayload(400 << 10)
+				end := b.innocents("s.small")
+				before := b.conn.connections()
+				b.eventually("it is refused", func() bool {
+					within, cancel := b.conn.bounded(b.ctx, putTimeout)
+					defer cancel()
+					_, err := b.conn.publish(within, guilty)
+					return errors.Is(err, ErrUnpublishable)
+				})
+				b.eventually("connected again", b.conn.Connected)
+				if err := end(); err != nil {
+					t.Fatal(err)
+				}
+				if n := b.conn.connections() - before; n > 3 {
+					t.Errorf("%d connections", n)
+				}
+				if n := b.conn.limits.longest(); name == "line" && n < 1024 {
+					t.Errorf("a line of %d bytes at most", n)
+				}
+			}
+		})
+	}
+}
+
+// What an account's limit is comes after the handshake. Nothing is published before.
+func TestLimitOfTheAccount(t *testing.T) {
+	onWire(t, func(conn *Conn, w *fakeWire, _ *lockedText) {
+		w.slowDown(100 * time.Millisecond)
+		w.send([]byte("INFO {\"server_id\":\"model\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":1000}\r\n"))
+		ctx, cancel := conn.bounded(context.Background(), putTimeout)
+		defer cancel()
+		_, err := conn.publish(ctx, &nats.Msg{Subject: "a", Data: make([]byte, 2000)})
+		if !errors.Is(err, ErrUnpublishable) || conn.connections() != 1 {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // A message is published again with the longest line that a server takes by default, and not with a longer one.
@@ -247,36 +337,71 @@ func TestRepublishWithALongSubject(t *testing.T) {
 	b.breakOff()
 }
 
+// Over a line that is too long the longest is blamed of what the server may have read, and none if as long a one was answered.
+func TestWhoMadeTheLine(t *testing.T) {
+	const line, payload = "nats: maximum control line exceeded", "nats: Maximum Payload Violation"
+	for name, c := range map[string]struct {
+		number uint64 // of the connection over which the long one failed
+		ends   string // what becomes of it before
+		why    string
+		blamed string
+	}{
+		"under way":                 {1, "", line, "long"},
+		"not written":               {1, "failed", line, "long"},
+		"answered":                  {1, "answered", line, ""},
+		"over an earlier one":       {0, "failed", line, "short"},
+		"the payload":               {1, "", payload, ""},
+		"the payload, not written":  {1, "failed", payload, ""},
+		"something else altogether": {1, "", "nats: gone", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &limits{sent: map[*sending]struct{}{}}
+			send := func(n int) *sending {
+				s, err := l.begin(&nats.Msg{Subject: strings.Repeat("x", n)}, 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			short, long := send(10), send(1000)
+			if c.ends != "" {
+				l.end(long, c.ends == "answered", c.number)
+			}
+			l.closed(c.why, 1)
+			if over := l.end(short, false, 1); (over != "") != (c.blamed == "short") {
+				t.Errorf("the short one: %q", over)
+			}
+			if over := l.end(long, false, 1); (over != "") != (c.blamed == "long" && c.ends == "") {
+				t.Errorf("the long one: %q", over)
+			}
+			want := map[string]int{"short": short.line - 1, "long": long.line - 1, "": maxLine}[c.blamed]
+			if n := l.longest(); n != want {
+				t.Errorf("a line of %d at most, want %d", n, want)
+			}
+		})
+	}
+}
+
 func TestLimitsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newConn(Config{}, quiet())
-		defer c.stop()
-		send := func(bytes int) *sending {
-			s, err := c.limits.begin(&nats.Msg{Subject: "a", Data: make([]byte, bytes)}, 1<<20)
-			if err != nil {
+		l := &limits{sent: map[*sending]struct{}{}}
+		learn := func() {
+			if _, err := l.begin(&nats.Msg{Subject: "a"}, 1<<20); err != nil {
 				t.Fatal(err)
 			}
-			return s
+			l.closed("nats: maximum control line exceeded", 1)
+			if n := l.longest(); n >= maxLine {
+				t.Errorf("a line of %d at most", n)
+			}
 		}
-		small, large := send(10), send(1000)
-		c.limits.closed("nats: Maximum Payload Violation")
-		if c.limits.end(small) != "" || c.limits.end(large) == "" {
-			t.Error("it is not known which one it was")
-		}
-		if n := c.limits.largest(1 << 20); n != 750 {
-			t.Errorf("at most %d", n)
-		}
+		learn()
 		time.Sleep(limitsLast + 1)
-		if n := c.limits.largest(1 << 20); n != 1<<20 {
-			t.Errorf("at most %d an hour later", n)
+		if n := l.longest(); n != maxLine {
+			t.Errorf("a line of %d at most an hour later", n)
 		}
-		send(2000)
-		c.limits.closed("nats: maximum control line exceeded")
-		if n := c.limits.longest(); n >= maxLine {
-			t.Errorf("a line of %d at most", n)
-		}
-		c.limits.forget()
-		if n := c.limits.longest(); n != maxLine {
+		learn()
+		l.forget()
+		if n := l.longest(); n != maxLine {
 			t.Errorf("a line of %d at most over another connection", n)
 		}
 	})

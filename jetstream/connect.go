@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/url"
 	"os"
 	"strconv"
@@ -55,8 +54,9 @@ type Conn struct {
 	end      context.CancelFunc
 
 	dialer        dialer
-	leaving       joined       // see unsubscribe
-	payload       atomic.Int64 // the most that the server takes, as it was last known
+	leaving       joined        // see unsubscribe
+	payload       atomic.Int64  // the most that the server takes, as it was last known
+	limitsOf      atomic.Uint64 // the connection over which it is known for sure
 	outages       spells
 	resubscribing resubscribing
 	full          time.Time            // when the server refused a subscription since there are too many; zero: it did not over this connection
@@ -64,11 +64,11 @@ type Conn struct {
 	subs          subscriptions
 	limits        limits
 
-	// How a client is made, and how many were closed lately by the library. Held while one is made: its callbacks wait for that.
-	dialing  sync.Mutex
-	connect  func() (*nats.Conn, natsjs.JetStream, error)
-	closings int
-	closedAt time.Time
+	trying atomic.Pointer[nats.Conn] // the client that connects; nil while it is made
+
+	// How a client is made. Held while one is: its callbacks wait for that.
+	dialing sync.Mutex
+	connect func() (*nats.Conn, natsjs.JetStream, error)
 
 	stopping context.Context // ends with Close
 	stop     context.CancelFunc
@@ -135,7 +135,10 @@ func (c *Conn) options(cfg Config) ([]nats.Option, error) {
 		nats.SkipHostLookup(), // the dialer does that
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.CustomReconnectDelay(reconnectDelay),
+		nats.ReconnectToServer(func(pool []nats.Server, info nats.ServerInfo) (*nats.Server, time.Duration) {
+			c.beforeTry(cfg)
+			return c.dialer.choose(pool, info)
+		}),
 		// Nothing is buffered over a reconnect: an ack that waited there could reach a stream made anew.
 		nats.ReconnectBufSize(-1),
 		nats.ConnectHandler(c.onConnect),
@@ -213,6 +216,30 @@ func nkeyOption(file string) (nats.Option, error) {
 	return opt, nil
 }
 
+// nkeyAnew is the option with the nkey as it is in its file now; none if there is none, or it cannot be read: then it is the one before.
+func nkeyAnew(cfg Config) []nats.Option {
+	if cfg.NkeySeedFile == "" {
+		return nil
+	}
+	opt, err := nkeyOption(cfg.NkeySeedFile)
+	if err != nil {
+		return nil
+	}
+	return []nats.Option{opt}
+}
+
+// readNkey has the client's next handshake use the public key of the seed that is in the file now, as its signature does. The client's lock is held.
+// Credentials the library reads anew by itself.
+func (c *Conn) readNkey(file string) {
+	nc := c.trying.Load()
+	if nc == nil {
+		return
+	}
+	if opt, err := nkeyOption(file); err == nil {
+		_ = opt(&nc.Opts) // fails only without a func that signs
+	}
+}
+
 func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
 	var opts []nats.Option
 	if cfg.HandshakeFirst {
@@ -237,12 +264,6 @@ func tlsOptions(cfg TLSConfig) ([]nats.Option, error) {
 		conf.Certificates = []tls.Certificate{cert}
 	}
 	return append(opts, nats.Secure(conf)), nil
-}
-
-// reconnectDelay waits 50 ms after the first round over all servers, then doubles to 4 s, half of it random.
-func reconnectDelay(attempts int) time.Duration {
-	d := min(50*time.Millisecond<<min(max(attempts-1, 0), 7), 4*time.Second)
-	return d/2 + rand.N(d/2)
 }
 
 // Connected reports whether there is a connection now. It waits for nothing.
@@ -356,8 +377,14 @@ func (c *Conn) onAsyncError(err error) {
 	if errors.Is(err, nats.ErrBadHeaderMsg) {
 		return // seen on the message itself, and counted there
 	}
+	if isOfHandshake(err) {
+		return // see tellHandshake
+	}
 	text := oneLine(err.Error(), 300)
 	kind := text
+	if !c.Connected() {
+		kind = unreachable(text)
+	}
 	if errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
 		c.refusedForLimit()
 		return
@@ -412,13 +439,16 @@ func (c *Conn) deniedSince(subject string, began time.Time) bool {
 	return yes && !at.Before(began)
 }
 
+// unreachable is the kind of complaint that is forgotten when there is a connection.
+func unreachable(text string) string { return "connect " + strings.ToLower(text) }
+
 // onUnreachable is called for each try to connect that does not succeed.
 func (c *Conn) onUnreachable(err error) {
 	text := oneLine(err.Error(), 300)
 	c.mu.Lock()
 	c.trouble = text
 	c.mu.Unlock()
-	c.complain("connect "+text, "nats is not reachable, trying on", slog.String("error", text))
+	c.complain(unreachable(text), "nats is not reachable, trying on", slog.String("error", text))
 }
 
 // Trouble is why there is no connection, as far as is known; empty while there is one.

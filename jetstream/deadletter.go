@@ -320,7 +320,7 @@ func (d *DeadLetters) put(ctx context.Context, dl DeadLetter) (seq uint64, dropp
 		}
 	}
 	d.mu.Lock()
-	limit := int(d.conn.maxPayload())
+	limit := int(d.conn.mostPayload())
 	if d.maxMsg > 0 {
 		limit = min(limit, d.maxMsg)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,9 +31,14 @@ type dialer struct {
 	tries atomic.Uint64 // how many connections were to be made: the number of the last one
 	made  atomic.Uint64 // the last one that the client is known to have connected over
 	lost  atomic.Uint64 // the last one that broke, or was closed
+	pace  pace
+
+	renew func() // called before each try, with the client's lock held; nil: nothing is to be done
 
 	mu      sync.Mutex
 	open    func(ctx context.Context, network, address string) (net.Conn, error)
+	address string   // of the last try
+	found   found    // by the client before
 	last    net.Conn // perhaps closed already; nil while one is made
 	err     error    // of the last try
 	lookups map[string]*lookup
@@ -48,17 +54,21 @@ type lookup struct {
 
 func (d *dialer) begin() {
 	d.open, d.resolver, d.lookups = d.dialAny, net.DefaultResolver, map[string]*lookup{}
+	d.pace.delay = reconnectDelay
 	d.life, d.end = context.WithCancel(context.Background())
 }
 
 // Dial is called by the client, never twice at a time.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	number := d.tries.Add(1)
+	if d.renew != nil {
+		d.renew()
+	}
 	d.mu.Lock()
 	if d.last != nil {
 		_ = d.last.Close() // fails if it is closed
 	}
-	d.last = nil
+	d.last, d.address = nil, address
 	open := d.open
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(d.life, connectTimeout)
@@ -74,6 +84,23 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 		_ = conn.Close() // nobody waits for its handshake
 	}
 	return conn, err
+}
+
+// choose is called by the client before each try to connect, with its lock held: it goes round over all servers.
+func (d *dialer) choose(pool []nats.Server, info nats.ServerInfo) (*nats.Server, time.Duration) {
+	d.mu.Lock()
+	last, known := d.address, d.found
+	d.mu.Unlock()
+	pool = known.current(pool, info)
+	at := slices.IndexFunc(pool, func(s nats.Server) bool { return s.URL.Host == last })
+	return &pool[(at+1)%len(pool)], d.pace.next(len(pool))
+}
+
+// know is told what servers the next client is to know besides those that are configured.
+func (d *dialer) know(f found) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = f
 }
 
 // dialed is a connection of which it is known at once that it broke: before the client knows.
@@ -102,6 +129,7 @@ func (d *dialer) connected(nc *nats.Conn) {
 	number := d.tries.Load()
 	if nc.IsConnected() { // over that one or a later one, which is told again
 		d.made.Store(number)
+		d.pace.connected(number)
 	}
 }
 
@@ -110,6 +138,7 @@ func (d *dialer) loses(number uint64) {
 	for before := d.lost.Load(); before < number && !d.lost.CompareAndSwap(before, number); {
 		before = d.lost.Load()
 	}
+	d.pace.loses(number)
 }
 
 // stands reports whether the last connection did not break, as far as is known, and none is made now.

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // refuser is a server that takes connections and ends each: it hears whether the client closes its side.
@@ -84,7 +82,7 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			opts = append(opts, nats.CustomReconnectDelay(func(int) time.Duration { return time.Millisecond }))
+			conn.dialer.pace.delay = func(int) time.Duration { return time.Millisecond }
 			if err := conn.start(Config{URLs: []string{"nats://" + ln.Addr().String()}}, opts); err != nil {
 				t.Fatal(err)
 			}

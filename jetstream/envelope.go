@@ -144,5 +144,5 @@ func first(values []string) string {
 // is lent to the retry stream.
 func (r *retries) fits(m *Message) bool {
 	size := int64(len(m.Body)) + int64(len(headerBlock(m.Header))) + int64(len(m.Subject)) + envelopeRoom
-	return size <= r.main.conn.maxPayload() && size <= r.source.cfg.MaxBytes
+	return size <= r.main.conn.mostPayload() && size <= r.source.cfg.MaxBytes
 }

@@ -20,7 +20,9 @@ import (
 type fakeWire struct {
 	take func(w *fakeWire, subject, reply string, body []byte) // what the client published
 
-	log *slog.Logger // of the client; nil: none
+	log  *slog.Logger // of the client; nil: none
+	urls []string     // by which it knows the way; nil: one
+	cfg  Config       // of the client, but for urls and name
 
 	mu      sync.Mutex
 	cut     bool
@@ -31,6 +33,7 @@ type fakeWire struct {
 	conn    net.Conn
 	out     chan parcel
 	subs    map[string]string // subject by sid
+	hello   string            // the last CONNECT
 }
 
 // parcel is what is on its way.
@@ -45,12 +48,17 @@ const stallStep = 20 * time.Millisecond
 // client makes a client that uses the wire.
 func (w *fakeWire) client() (*Conn, error) {
 	c := newConn(Config{}, cmp.Or(w.log, quiet()))
-	opts, err := c.options(Config{Name: "model"})
+	w.cfg.Name = "model"
+	opts, err := c.options(w.cfg)
 	if err != nil {
 		return nil, err
 	}
 	c.dialer.open = w.dial
-	return c, c.start(Config{URLs: []string{"nats://127.0.0.1:1"}}, opts)
+	if w.urls == nil {
+		w.urls = []string{"nats://127.0.0.1:1"}
+	}
+	w.cfg.URLs = w.urls
+	return c, c.start(w.cfg, opts)
 }
 
 // hangUp closes a client of a wire for good.
@@ -73,7 +81,7 @@ func (w *fakeWire) dial(context.Context, string, string) (net.Conn, error) {
 	}
 	client, server := net.Pipe()
 	w.conn, w.out, w.subs = server, make(chan parcel, 10000), map[string]string{}
-	w.put([]byte("INFO {\"server_id\":\"model\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n"))
+	w.put([]byte("INFO {\"server_id\":\"model\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"nonce\":\"n\",\"max_payload\":1048576}\r\n"))
 	go w.write(server, w.out)
 	go w.read(server)
 	return client, nil
@@ -194,6 +202,10 @@ func (w *fakeWire) obey(conn net.Conn, commands <-chan command) {
 		}
 		f := c.words
 		switch f[0] {
+		case "CONNECT":
+			w.mu.Lock()
+			w.hello = strings.Join(f[1:], " ")
+			w.mu.Unlock()
 		case "PING":
 			w.send([]byte("PONG\r\n"))
 		case "SUB":

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,18 +20,25 @@ const (
 	replySubject = len(nats.InboxPrefix) + 22 + 1 + 8
 	// lineRest is the most that a line has besides the subject.
 	lineRest = replySubject + 24
-	// limitsLast is how long it counts what was learnt of the server's limits.
+	// limitsLast is how long it counts what was learnt of max_control_line.
 	limitsLast = time.Hour
 )
 
-// limits are the server's limits on what is published, as far as it closed the connection over it. What it says of them when it is connected to may
-// be of before a reload, or of another account.
+// limits is what is known of the server's limits on what is published.
+//
+// It closes a connection over a message that is beyond its max_payload, or over a line beyond its max_control_line. The first it tells, of the account
+// too, in the INFOs before and after each handshake (nats-server client.go, processPing). That is wrong only once it was changed by a reload, and
+// closing over that makes another connection: so nobody is blamed for that, and what is too large is refused over the next connection. The second it
+// never tells. It is less than the longest line of all that it may have read: what failed, or was given up, is among that.
 type limits struct {
-	mu      sync.Mutex
-	line    int   // bytes at most; 0: nothing was learnt
-	payload int64 // header block and body at most, in bytes; 0: nothing was learnt
-	until   time.Time
-	sent    map[*sending]struct{}
+	mu    sync.Mutex
+	line  int // bytes at most; 0: nothing was learnt
+	until time.Time
+	sent  map[*sending]struct{}
+
+	number uint64 // of the connection over which that is:
+	lost   int    // the longest line that was sent, got no answer and is waited for no more
+	taken  int    // the longest line that was answered
 }
 
 // sending is a message that is published and not confirmed.
@@ -44,12 +52,13 @@ type sending struct {
 func (l *limits) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.line, l.payload = 0, 0
+	l.line = 0
 }
 
-func (l *limits) fresh() {
-	if time.Now().After(l.until) {
-		l.line, l.payload = 0, 0
+// over is told of a connection over which something was sent or answered.
+func (l *limits) over(number uint64) {
+	if number > l.number {
+		l.number, l.lost, l.taken = number, 0, 0
 	}
 }
 
@@ -61,43 +70,40 @@ func (l *limits) longest() int {
 }
 
 func (l *limits) longestNow() int {
-	if l.fresh(); l.line > 0 {
+	if l.line > 0 && !time.Now().After(l.until) {
 		return l.line
 	}
 	return maxLine
-}
-
-// largest is the most bytes that may be sent, where the server says so many.
-func (l *limits) largest(told int64) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fresh(); l.payload > 0 {
-		return min(told, l.payload)
-	}
-	return told
 }
 
 // begin notes that a message is about to be published, or says why it must not be. Told is the most that the server says it takes; 0: that is not
 // known.
 func (l *limits) begin(msg *nats.Msg, told int64) (*sending, error) {
 	s := measure(msg)
-	largest := l.largest(told)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if longest := l.longestNow(); s.line > longest {
 		return nil, fmt.Errorf("%w: its subject is too long: %d bytes in a line, of %d at most", ErrUnpublishable, s.line, longest)
 	}
-	if told > 0 && s.size > largest {
-		return nil, fmt.Errorf("%w: %d bytes, of %d at most: %w", ErrUnpublishable, s.size, largest, nats.ErrMaxPayload)
+	if told > 0 && s.size > told {
+		return nil, fmt.Errorf("%w: %d bytes, of %d at most: %w", ErrUnpublishable, s.size, told, nats.ErrMaxPayload)
 	}
 	l.sent[s] = struct{}{}
 	return s, nil
 }
 
-func (l *limits) end(s *sending) (over string) {
+// end is told over which connection a message was answered, or was given up. It says why the server closed the connection over it; empty if it did not.
+func (l *limits) end(s *sending, answered bool, number uint64) (over string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.sent, s)
+	l.over(number)
+	switch {
+	case answered:
+		l.taken = max(l.taken, s.line)
+	case s.over == "":
+		l.lost = max(l.lost, s.line)
+	}
 	return s.over
 }
 
@@ -115,49 +121,39 @@ func measure(msg *nats.Msg) *sending {
 	return &sending{line: line, size: int64(size)}
 }
 
-// closed is told why the server closed the connection. Of what was not confirmed by then the longest, or the largest, certainly is too long for it.
-func (l *limits) closed(why string) {
-	why = strings.ToLower(why)
+// closed is told why the server closed a connection. It says nothing of a line where one as long was answered: it closed it over none of these then.
+func (l *limits) closed(why string, number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case strings.Contains(why, "maximum control line exceeded"):
-		if s := most(l.sent, func(s *sending) int64 { return int64(s.line) }); s != nil {
-			l.fresh()
-			l.line, l.until = s.line-1, time.Now().Add(limitsLast)
+	l.over(number)
+	longest := l.lost
+	if !strings.Contains(strings.ToLower(why), "maximum control line exceeded") {
+		return
+	}
+	for s := range l.sent {
+		longest = max(longest, s.line)
+	}
+	if longest <= l.taken {
+		return
+	}
+	l.line, l.until = longest-1, time.Now().Add(limitsLast)
+	for s := range l.sent {
+		if s.line == longest {
 			s.over = fmt.Sprintf("its subject makes a line of %d bytes, which is more than the server's max_control_line", s.line)
 		}
-	case strings.Contains(why, "maximum payload violation"):
-		if s := most(l.sent, func(s *sending) int64 { return s.size }); s != nil {
-			// By a good part less: of an entry that is a little smaller each time every single one would cost a connection.
-			l.fresh()
-			l.payload, l.until = s.size-s.size/4, time.Now().Add(limitsLast)
-			s.over = fmt.Sprintf("its %d bytes are more than the max_payload of the server or the account", s.size)
-		}
 	}
 }
-
-// most is the one of which there is most.
-func most(sent map[*sending]struct{}, of func(*sending) int64) *sending {
-	var found *sending
-	for s := range sent {
-		if found == nil || of(s) > of(found) {
-			found = s
-		}
-	}
-	return found
-}
-
-// maxPayload is the most bytes, header block and body, that may be published in a message.
-func (c *Conn) maxPayload() int64 { return c.limits.largest(c.mostPayload()) }
 
 // maxSubjectNow is the longest subject of a message that may be published.
 func (c *Conn) maxSubjectNow() int { return min(maxSubject, c.limits.longest()-lineRest) }
 
 // publish stores a message in the stream that listens on its subject, and waits until that confirms it. It is ErrUnpublishable if the server would
-// close the connection over it, or did: it is not stored then.
+// close the connection over it, or is known to have done so: it is not stored then. The context has a deadline.
 func (c *Conn) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, error) {
 	cl := c.client.Load()
+	if err := c.hearLimits(ctx, cl.nc); err != nil {
+		return nil, err
+	}
 	s, err := c.limits.begin(msg, c.mostPayload())
 	if err != nil {
 		return nil, err
@@ -170,8 +166,30 @@ func (c *Conn) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, erro
 		case <-ctx.Done(): // with the connection: then it is judged, too
 		}
 	}
-	if over := c.limits.end(s); err != nil && over != "" {
+	if over := c.limits.end(s, isAnswer(err), c.dialer.tries.Load()); err != nil && over != "" {
 		return nil, fmt.Errorf("%w: %s", ErrUnpublishable, over)
 	}
 	return ack, err
+}
+
+// isAnswer reports whether the error of a publish, or that there is none, is what was answered to it.
+func isAnswer(err error) bool {
+	var api *natsjs.APIError
+	return err == nil || errors.As(err, &api) || errors.Is(err, natsjs.ErrInvalidJSAck) || errors.Is(err, natsjs.ErrNoStreamResponse)
+}
+
+// hearLimits waits, once over each connection, until the INFO is there that follows the handshake: it has the limits of the account.
+func (c *Conn) hearLimits(ctx context.Context, nc *nats.Conn) error {
+	number := c.dialer.tries.Load()
+	if c.limitsOf.Load() == number {
+		return nil
+	}
+	if !c.Connected() {
+		return nats.ErrDisconnected
+	}
+	if err := nc.FlushWithContext(ctx); err != nil {
+		return err
+	}
+	c.limitsOf.Store(number)
+	return nil
 }

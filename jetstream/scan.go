@@ -20,6 +20,9 @@ const (
 	scanExpires = time.Second
 	// scanSilence is how long nothing may come before the scan goes on with a consumer made anew.
 	scanSilence = 4 * time.Second
+	// scanFilter is the longest filter that is sent in the subject of a request, and may be held against permissions there: a server closes a connection
+	// over a line that is too long.
+	scanFilter = 255
 	// scanTries is how often in a row a scan is begun anew without a message in between.
 	scanTries = 3
 )
@@ -129,7 +132,7 @@ func (r *scanner) create(ctx context.Context) (pending uint64, err error) {
 	if r.scan.From <= 1 && !r.scan.Since.IsZero() {
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = natsjs.DeliverByStartTimePolicy, 0, &r.scan.Since
 	}
-	if len(r.scan.Subjects) == 1 {
+	if len(r.scan.Subjects) == 1 && len(r.scan.Subjects[0]) <= scanFilter {
 		cfg.FilterSubject = r.scan.Subjects[0]
 	} else {
 		cfg.FilterSubjects = r.scan.Subjects
