@@ -21,7 +21,7 @@ type fakeDurable struct {
 	filtered bool      // it wants what has a subject of two tokens only
 	lateAt   time.Time // when a verdict came last of a client over a message that another one has
 	refused  bool      // the user may not ack
-	unheard  bool      // verdicts do nothing, and are not confirmed
+	ignored  bool      // verdicts do nothing, and are not confirmed
 	once     bool      // its max_deliver is 1
 	room     int       // its max_waiting; 0: no limit
 	attends  bool      // it knows at once which inboxes are gone, and sends them nothing
@@ -471,7 +471,7 @@ func (d *fakeDurable) take(w *fakeWire, subject, reply string, body []byte) {
 		}
 	case d.refused && strings.HasPrefix(subject, "$JS.ACK."):
 		w.send([]byte("-ERR 'Permissions Violation for Publish to \"" + subject + "\"'\r\n"))
-	case d.unheard && strings.HasPrefix(subject, "$JS.ACK.") && string(body) != string(inProgress):
+	case d.ignored && strings.HasPrefix(subject, "$JS.ACK.") && string(body) != string(inProgress):
 	case strings.HasPrefix(subject, "$JS.ACK."):
 		if d.ack(w, strings.Split(subject, "."), string(body)) && reply != "" {
 			w.deliver(reply, "", "", nil)
@@ -613,7 +613,7 @@ func (d *fakeDurable) answer(api string, body []byte) []byte {
 func (d *fakeDurable) hear(yes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unheard = !yes
+	d.ignored = !yes
 }
 
 // setAckWait edits the durable.
