@@ -336,12 +336,14 @@ func TestAnswersOfTheAPI(t *testing.T) {
 		w.publish("orders.a", "x")
 	}
 	w.balance()
+	made := fmt.Sprint("@", w.streamInfo("ORDERS_DLQ").Created.UnixNano()) // tells the stream from one made anew
 	for _, c := range []struct{ path, body, want string }{
-		{"replay", `{"dry_run": true}`, `"selected":3,"done":3,"failed":0,"kept":0,"gone":0,"interrupted":false,"failures":[],"up_to":["ORDERS_DLQ:3"]}}`},
+		{"replay", `{"dry_run": true}`, `"selected":3,"done":3,"failed":0,"kept":0,"gone":0,"interrupted":false,"failures":[],"up_to":["ORDERS_DLQ:3` + made + `"]}}`},
 		{"replay", `{"up_to": ["ORDERS_DLQ:2"], "rate": 0}`, `"selected":2,"done":0,"failed":2,`}, // 4 and 5 in their place
 		{"replay", `{"max_replays": 1, "rate": 0}`, `"selected":3,"done":0,"failed":1,"kept":2,`},
-		{"rm", `{"dry_run": true, "limit": 1}`, `"up_to":["ORDERS_DLQ:4"]}}`},
-		{"rm", `{"up_to": ["ORDERS_DLQ:4"]}`, `"selected":1,"done":1,`},
+		{"rm", `{"dry_run": true, "limit": 1}`, `"up_to":["ORDERS_DLQ:4` + made + `"]}}`},
+		{"rm", `{"up_to": ["ORDERS_DLQ:4@1"]}`, `the DLQ stream was made anew`},
+		{"rm", `{"up_to": ["ORDERS_DLQ:4` + made + `"]}`, `"selected":1,"done":1,`},
 		{"rm", `{"up_to": []}`, `"selected":0,`},
 	} {
 		if last := s.admin.many(t, "/api/dlq/"+c.path, c.body); !strings.Contains(string(last), c.want) {
