@@ -91,9 +91,20 @@ func (d *dialer) choose(pool []nats.Server, info nats.ServerInfo) (*nats.Server,
 	d.mu.Lock()
 	last, known := d.address, d.found
 	d.mu.Unlock()
-	pool = known.current(pool, info)
+	pool = eachOnce(known.current(pool, info))
 	at := slices.IndexFunc(pool, func(s nats.Server) bool { return s.URL.Host == last })
 	return &pool[(at+1)%len(pool)], d.pace.next(len(pool))
+}
+
+// eachOnce leaves out of a pool what is there twice: of two that are the same only the first one is found, and what is behind it is tried again.
+func eachOnce(pool []nats.Server) []nats.Server {
+	var once []nats.Server
+	for _, s := range pool {
+		if !slices.ContainsFunc(once, func(o nats.Server) bool { return o.URL.Host == s.URL.Host }) {
+			once = append(once, s)
+		}
+	}
+	return once
 }
 
 // know is told what servers the next client is to know besides those that are configured.

@@ -5,10 +5,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // refuser is a server that takes connections and ends each: it hears whether the client closes its side.
@@ -145,4 +149,30 @@ func (l *lockedText) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// A server that is configured twice, in two ways, does not keep the others from being tried.
+func TestEachServerIsTried(t *testing.T) {
+	server := func(u string) nats.Server {
+		parsed, err := url.Parse(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nats.Server{URL: parsed}
+	}
+	a, b := server("nats://a:4222"), server("nats://b:4222")
+	for _, pool := range [][]nats.Server{{a, a, b}, {a, b, a}, {b, a, a}, {b}} {
+		var d dialer
+		d.begin()
+		tried := map[string]bool{}
+		for range len(pool) {
+			chosen, _ := d.choose(slices.Clone(pool), nats.ServerInfo{})
+			d.address = chosen.URL.Host
+			tried[d.address] = true
+		}
+		if !tried["b:4222"] {
+			t.Errorf("of %v tried were %v", pool, tried)
+		}
+		d.end()
+	}
 }

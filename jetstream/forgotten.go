@@ -19,14 +19,19 @@ const (
 	replicatedWithin = time.Second
 	// settledKept is how many messages are remembered as settled: more than are in the 100 ms that a server may forget.
 	settledKept = 4096
+	// forgetsAtMost is how long before its end a server may have confirmed what it does not know any more.
+	forgetsAtMost = 2 * time.Second
 	// unconfirmedFor is how long a verdict may wait for its confirmation, from a server that answers, until that is told.
 	unconfirmedFor = 5 * time.Second
 
 	unconfirmed = "the server does not confirm verdicts"
 )
 
-// settledLease is a message whose verdict was confirmed: its sequence, and the number of its delivery.
-type settledLease struct{ lease, serial uint64 }
+// settledLease is a message whose verdict was confirmed: its sequence, the number of its delivery, and when that was.
+type settledLease struct {
+	lease, serial uint64
+	at            time.Time
+}
 
 // settledLeases are the last of them, on a source that keeps order: the others do not wait for what is pending elsewhere.
 type settledLeases struct {
@@ -34,25 +39,25 @@ type settledLeases struct {
 	next int // the oldest one, once there are as many as are kept
 }
 
-func (l *settledLeases) add(m *Message) {
+func (l *settledLeases) add(m *Message, at time.Time) {
 	if len(l.all) < settledKept {
-		l.all = append(l.all, settledLease{m.lease, m.serial})
+		l.all = append(l.all, settledLease{m.lease, m.serial, at})
 		return
 	}
-	l.all[l.next] = settledLease{m.lease, m.serial}
+	l.all[l.next] = settledLease{m.lease, m.serial, at}
 	l.next = (l.next + 1) % settledKept
 }
 
 // finish ends the lease of a message whose verdict the server confirmed.
 func (s *Source) finish(m *Message) {
 	if s.order != nil && !isNak(m.verdict) {
-		s.order.settled.add(m)
+		s.order.settled.add(m, time.Now())
 	}
 	s.release(m)
 }
 
-// heedLoss ends the leases that the server forgot, as it says at a look, last being what it said at the one before.
-func (s *Source) heedLoss(l *look, last, info *natsjs.ConsumerInfo) {
+// heedLoss ends the leases that the server forgot, as it says at a look, last being what it said at the one before, when it was asked at the time before.
+func (s *Source) heedLoss(l *look, last, info *natsjs.ConsumerInfo, before time.Time) {
 	s.dropForgotten(l, info)
 	if replicated(info) || info.Delivered.Consumer >= l.highest && info.AckFloor.Consumer >= last.AckFloor.Consumer {
 		return // of a replicated one the count lags behind what is delivered, and what is confirmed is known to most of its servers
@@ -60,7 +65,7 @@ func (s *Source) heedLoss(l *look, last, info *natsjs.ConsumerInfo) {
 	l.counted = 0 // whom it delivered to since is not known
 	s.countAnew(info)
 	s.scattered()
-	s.settleAgain(info)
+	s.settleAgain(info, before.Add(-forgetsAtMost))
 }
 
 // countAnew is told that the durable counts on from a number below the highest one seen.
@@ -102,15 +107,24 @@ func (s *Source) dropForgotten(l *look, info *natsjs.ConsumerInfo) {
 	s.scattered()
 }
 
-// settleAgain says again what was confirmed and is pending again: it would be waited for until the ack wait. Not what has a number that the
-// durable has not come to: after a reset, that is wanted once more.
-func (s *Source) settleAgain(info *natsjs.ConsumerInfo) {
+// again are those that were confirmed since a time, and are pending again. Not what was confirmed earlier, nor what has a number that the durable has
+// not come to: after a reset, that is wanted once more.
+func (l *settledLeases) again(info *natsjs.ConsumerInfo, since time.Time) (pending []settledLease) {
+	for _, done := range l.all {
+		if info.AckFloor.Stream < done.lease && done.lease <= info.Delivered.Stream && done.serial <= info.Delivered.Consumer && !done.at.Before(since) {
+			pending = append(pending, done)
+		}
+	}
+	return pending
+}
+
+// settleAgain says again what was confirmed since a time and is pending again: it would be waited for until the ack wait.
+func (s *Source) settleAgain(info *natsjs.ConsumerInfo, since time.Time) {
 	if s.order == nil {
 		return
 	}
-	for _, done := range s.order.settled.all {
-		pending := info.AckFloor.Stream < done.lease && done.lease <= info.Delivered.Stream
-		if !pending || done.serial > info.Delivered.Consumer || s.leases[done.lease] != nil {
+	for _, done := range s.order.settled.again(info, since) {
+		if s.leases[done.lease] != nil {
 			continue
 		}
 		subject := s.ackSubject() + "1." + strconv.FormatUint(done.lease, 10) + "." + strconv.FormatUint(done.serial, 10) + ".0.0"
@@ -124,6 +138,9 @@ func (s *Source) settleAgain(info *natsjs.ConsumerInfo) {
 func (s *Source) standsStill(now time.Time) bool {
 	late := 0
 	for m := range s.settling {
+		if isNak(m.verdict) && m.wasSent && !s.onlyOne {
+			continue // it is not sent again, see repeatable
+		}
 		if m.awaited.IsZero() {
 			m.awaited = now
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // goesOnWithin is how long nothing may be called after a server forgot what it knew. It is much less than the ack wait.
@@ -131,6 +133,58 @@ func TestUnconfirmed(t *testing.T) {
 		})
 		if n := strings.Count(log.String(), unconfirmed); n != 1 {
 			t.Errorf("told %d times:\n%s", n, log.String())
+		}
+	})
+}
+
+// What was settled long before a server ended is not settled again by itself: where it is pending, somebody wants it once more.
+func TestWhatIsSettledAgain(t *testing.T) {
+	now := time.Now()
+	var settled settledLeases
+	for i, ago := range []time.Duration{time.Minute, time.Second, time.Second, time.Second, time.Second} {
+		n := uint64(i + 1)
+		settled.add(&Message{lease: n, serial: n + n/4}, now.Add(-ago)) // the fourth has been delivered twice
+	}
+	var info natsjs.ConsumerInfo
+	info.AckFloor.Stream, info.Delivered.Stream, info.Delivered.Consumer = 0, 4, 4
+	var got []uint64
+	for _, done := range settled.again(&info, now.Add(-forgetsAtMost)) {
+		got = append(got, done.lease)
+	}
+	if want := []uint64{2, 3}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A nak that is not sent again, since another may have the message, is no server that does not answer.
+func TestNaksThatAreNotRepeatedStandForNothing(t *testing.T) {
+	for _, onlyOne := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			b := runModel(t, 30*time.Second, 1, func(*ConsumerConfig) {})
+			m, s := b.next(), b.source
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			m.verdict, m.wasSent, m.awaited, s.onlyOne = "-NAK", true, time.Now().Add(-unconfirmedFor), onlyOne
+			s.settling[m] = struct{}{}
+			if still := s.standsStill(time.Now()); still != onlyOne {
+				t.Errorf("only one %v: it stands still: %v", onlyOne, still)
+			}
+			delete(s.settling, m)
+			m.verdict = ""
+		})
+	}
+}
+
+// What the server forgot while it waited for another try here is not tried before it comes again.
+func TestForgottenIsNotBegun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := runModel(t, 30*time.Second, 1, func(*ConsumerConfig) {})
+		m, s := b.next(), b.source
+		s.mu.Lock()
+		m.forgotten = true
+		s.mu.Unlock()
+		if s.begin(m) || !m.Lost() {
+			t.Error("it is begun")
 		}
 	})
 }

@@ -97,7 +97,8 @@ func (s *Source) Stale(ctx context.Context, g GivenUp, m *Message) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	return info.NumRedelivered == 0 || m.Sequence > info.Delivered.Stream, nil
+	counts := info.Config.MaxDeliver != 1 // a server counts none of a durable that delivers nothing again (consumer.go, infoWithSnapAndReply)
+	return counts && info.NumRedelivered == 0 || m.Sequence > info.Delivered.Stream, nil
 }
 
 // SettleGivenUp takes a message that the server gave up on out of the durable's books, and out of a work queue or interest

@@ -176,6 +176,7 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	if s.cfg.AckAsync && acked(s.bound.info, info) {
 		s.confirmedAt = later(s.confirmedAt, s.evidence) // by an ack since the look before
 	}
+	told := s.evidence
 	s.suspect, s.evidence = s.doubtedAt.After(l.asked), l.asked
 	if leader(info) != leader(s.bound.info) {
 		s.leaderChanged(time.Now())
@@ -184,7 +185,7 @@ func (s *Source) saw(l *look, info *natsjs.ConsumerInfo) {
 	s.bound.info, s.refused = info, s.refusal(info)
 	s.heedRefusal(before)
 	s.settleBodies(info, l.asked)
-	s.heedLoss(l, last, info)
+	s.heedLoss(l, last, info, told)
 	detail := s.refused
 	if detail == "" && s.pullDenied() {
 		detail = "the user may not pull: no permission to publish to " + s.nextSubject()

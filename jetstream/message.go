@@ -224,7 +224,7 @@ func (s *Source) begin(m *Message) bool {
 	}
 	now := time.Now()
 	s.heedSilence(now)
-	if s.expired(m, now) {
+	if s.expired(m, now) || m.forgotten {
 		s.release(m)
 		return false
 	}

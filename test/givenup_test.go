@@ -82,8 +82,14 @@ func TestGivenUpWithItsAdvisoryLost(t *testing.T) {
 
 // An advisory has its time from the durable's leader, whose clock may be behind that of the stream's.
 func TestGivenUpByAServerWhoseClockIsBehind(t *testing.T) {
+	for _, limit := range []int{1, 2} {
+		t.Run(fmt.Sprint("max_deliver ", limit), func(t *testing.T) { givenUpByAServerWhoseClockIsBehind(t, limit) })
+	}
+}
+
+func givenUpByAServerWhoseClockIsBehind(t *testing.T, limit int) {
 	w := newWorld(t)
-	w.durableOf(limited)
+	w.durableOf(limited, func(c *natsjs.ConsumerConfig) { c.MaxDeliver = limit })
 	w.must(w.running().stop()) // makes the stream of the advisories
 	seq := w.publish("orders.new", "x")
 	ctx, cancel := within()
@@ -96,7 +102,7 @@ func TestGivenUpByAServerWhoseClockIsBehind(t *testing.T) {
 	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.LastSeq == 1 }, text("the advisory"))
 	w.purgeOf("sidecar-advisories")
 	w.must(w.nc.Publish("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."+stream+"."+durable, fmt.Appendf(nil,
-		`{"stream":%q,"consumer":%q,"stream_seq":%d,"deliveries":2,"timestamp":%q}`, stream, durable, seq, m.Time.Add(-5*time.Millisecond).Format(time.RFC3339Nano))))
+		`{"stream":%q,"consumer":%q,"stream_seq":%d,"deliveries":%d,"timestamp":%q}`, stream, durable, seq, limit, m.Time.Add(-5*time.Millisecond).Format(time.RFC3339Nano))))
 	eventually(t, func() bool { return w.streamInfo("sidecar-advisories").State.LastSeq == 2 }, text("the advisory is kept"))
 	w.running()
 	w.waitDead(1)
