@@ -14,16 +14,16 @@ import (
 // stateOfDurable is the file where a server keeps the state of the durable, and what is in it, read between two writes.
 func (w *world) stateOfDurable(dir string) (file string, state []byte) {
 	w.t.Helper()
+	var before []byte
 	eventually(w.t, func() bool {
 		files, _ := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", stream, "obs", durable, "o.dat"))
 		if len(files) != 1 {
 			return false
 		}
 		file = files[0]
-		first, _ := os.ReadFile(file)
-		time.Sleep(time.Millisecond)
+		before, state = state, nil
 		state, _ = os.ReadFile(file)
-		return len(state) > 0 && bytes.Equal(first, state)
+		return len(state) > 0 && bytes.Equal(before, state)
 	}, text("the state to be written"))
 	return file, state
 }
