@@ -152,7 +152,7 @@ func TestUpdateAfterLostRace(t *testing.T) {
 
 // makeAnew makes the stream anew, with n messages. It is for other goroutines than the test's.
 func (b *bench) makeAnew(n int) {
-	err := b.js.DeleteStream(b.ctx, "S")
+	err := b.deleteStream()
 	if err == nil {
 		_, err = b.js.CreateStream(b.ctx, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 	}
