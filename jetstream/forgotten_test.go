@@ -21,13 +21,10 @@ func goOn(seed uint64, what string, clients int, change func(*orderWorld)) []str
 	w.durable.ackWait, w.cfg.AckWait, w.forgets, w.dedupe = 30*time.Second, 30*time.Second, true, seed%4 < 2
 	w.quick = true
 	change(w)
-	stop := make(chan struct{})
-	go w.durable.run(stop)
-	defer close(stop)
-	for _, c := range w.clients {
-		if err := c.start(); err != nil {
-			return []string{err.Error()}
-		}
+	end, err := w.launch()
+	defer end()
+	if err != nil {
+		return []string{err.Error()}
 	}
 	for i := range 600 {
 		w.durable.publish(fmt.Sprint("s.", i%12))

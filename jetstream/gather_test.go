@@ -86,18 +86,27 @@ func (w *orderWorld) happen(e mishap, heal func(time.Duration, func())) error {
 	return nil
 }
 
+// launch starts the durable and the clients. The durable runs until end is called.
+func (w *orderWorld) launch() (end func(), err error) {
+	stop := make(chan struct{})
+	go w.durable.run(stop)
+	for _, c := range w.clients {
+		if err == nil {
+			err = c.start()
+		}
+	}
+	return func() { close(stop) }, err
+}
+
 // play lets mishaps happen to a world, then waits until everything is settled. It returns what was wrong.
 func play(seed uint64, pinned, filtered bool, clients int, events []mishap) (wrong []string) {
 	w := newOrderWorld(seed, pinned, filtered, clients)
 	w.forgets = slices.ContainsFunc(events, func(e mishap) bool { return e.what == "crash" || e.what == "reset" })
 	w.dedupe = w.forgets && seed%2 == 0
-	stop := make(chan struct{})
-	go w.durable.run(stop)
-	defer close(stop)
-	for _, c := range w.clients {
-		if err := c.start(); err != nil {
-			return []string{err.Error()}
-		}
+	end, err := w.launch()
+	defer end()
+	if err != nil {
+		return []string{err.Error()}
 	}
 	var healing sync.WaitGroup
 	heal := func(d time.Duration, f func()) { healing.Go(func() { time.Sleep(d); f() }) }
