@@ -189,7 +189,7 @@ func (k *Claims) Adopted(ctx context.Context) error {
 	})
 }
 
-// Close ends the run and its claims.
+// Close ends the run and its claims. What it was done with and did not release stays claimed, as that of a run that died.
 func (k *Claims) Close(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -265,9 +265,12 @@ func (k *Claims) changeLocked(ctx context.Context, f func(*claimTable) error) er
 			return err
 		}
 		others := slices.Clone(t.Runs)
-		if !k.closed {
+		switch {
+		case !k.closed:
 			k.self.Until = k.now().Add(ClaimLease)
 			t.Runs = append(t.Runs, k.self)
+		case len(k.self.Done) > 0: // it could not remove all that
+			t.Runs = append(t.Runs, claimRun{ID: k.self.ID, Owner: k.self.Owner, Until: k.now().Add(-ClaimLease), Done: k.self.Done})
 		}
 		before := time.Now()
 		revision, err := k.write(ctx, t)

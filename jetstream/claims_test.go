@@ -122,6 +122,28 @@ func TestClaimsOfTheDead(t *testing.T) {
 	}
 }
 
+// What a run that ends was done with and could not remove is not forgotten with it.
+func TestClaimsOfOneThatCouldNotRemove(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	k, _ := b.claims("first")
+	b.take(k, 1, 2, 3)
+	b.must(nil, k.Done(b.ctx, []uint64{2, 9}))
+	b.must(nil, k.Done(b.ctx, []uint64{3}))
+	b.must(nil, k.Release(b.ctx, 3))
+	b.must(nil, k.Close(b.ctx))
+	k, dead := b.claims("next")
+	if len(dead) != 1 || !slices.Equal(dead[0], []uint64{2, 9}) {
+		t.Errorf("%v of the one before", dead)
+	}
+	if got, owner := b.take(k, 1, 2, 3); !slices.Equal(got, []uint64{1, 3}) || owner != "owner of first" {
+		t.Errorf("%v, %q", got, owner)
+	}
+	b.must(nil, k.Adopted(b.ctx))
+	if got, _ := b.take(k, 2); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
 // Claims on a stream that is gone, and what cannot be read, are none.
 func TestClaimsThatDoNotCount(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,24 @@ func TestClosedByTheServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The library says that it is disconnected, and then closes the connection: that is the end of a client too, and told as such alone.
+func TestEndIsNoDisconnection(t *testing.T) {
+	onWire(t, func(conn *Conn, w *fakeWire, log *lockedText) {
+		synctest.Wait()
+		ended := conn.nc()
+		w.send([]byte("-ERR 'Maximum Payload Violation'\r\n"))
+		synctest.Wait()
+		var told atomic.Int32
+		defer conn.watch(func(bool) { told.Add(1) })()
+		lost := conn.dialer.lost.Swap(0) // it is not closed yet
+		conn.onDisconnect(ended, nil)
+		conn.dialer.lost.Store(lost)
+		if n := told.Load(); n > 0 || strings.Contains(log.String(), "disconnected") {
+			t.Errorf("told %d times, log:\n%s", n, log)
+		}
+	})
 }
 
 // A server that closes each connection is not connected to in a tight loop, and is told of a few times a minute.

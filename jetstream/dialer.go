@@ -165,8 +165,9 @@ func (d *dialer) up() bool {
 	return made == d.tries.Load() && made > d.lost.Load()
 }
 
-// triesAgain reports whether another connection was begun since the last one broke. While it is made, the client answers nothing.
-func (d *dialer) triesAgain() bool { return d.tries.Load() > d.lost.Load() }
+// triesAgain reports whether another connection is being made since the last one broke. Meanwhile the client answers nothing. One that stands is none,
+// also if the client is just closing it.
+func (d *dialer) triesAgain() bool { return !d.up() && d.tries.Load() > d.lost.Load() }
 
 // hangUp ends what is under way. No connection is made from then on; one that there is stays until the client closes it.
 func (d *dialer) hangUp() {

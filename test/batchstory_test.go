@@ -312,7 +312,10 @@ func TestStopHandsBackWhatIsAlone(t *testing.T) {
 	})
 	fresh := w.publishMany(30, func(int) string { return "fresh" }) // widen the bound to what a batch holds
 	s := w.running(batched(10, func(c *config.Consumer) { c.MaxDeliver, c.Concurrency, c.Prefetch = 1, 1, 0 }))
-	eventually(t, func() bool { return w.consumer(durable).NumAckPending == len(late) }, text("the fresh ones to be done"))
+	eventually(t, func() bool {
+		info := w.consumer(durable)
+		return info.NumPending == 0 && info.NumAckPending == len(late)
+	}, text("the fresh ones to be done"))
 	gate := make(chan struct{})
 	open.Store(&gate)
 	for _, m := range held {

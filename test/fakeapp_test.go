@@ -214,8 +214,7 @@ func (a *fakeApp) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	c, script := a.begin(r, string(body))
 	rep := script(c)
-	ok := answer(rw, r, rep)
-	a.end(c, rep, ok)
+	answer(rw, r, rep, func(answered bool) { a.end(c, rep, answered) })
 }
 
 func (a *fakeApp) probe(rw http.ResponseWriter) {
@@ -246,7 +245,7 @@ func (a *fakeApp) begin(r *http.Request, body string) (*call, func(*call) reply)
 	return c, a.script
 }
 
-// end notes the end of a call. The answer is on its way when the handler returns, and counts as given from there.
+// end notes the end of a call: before the caller can know of it, who may call again at once.
 func (a *fakeApp) end(c *call, r reply, answered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -254,8 +253,8 @@ func (a *fakeApp) end(c *call, r reply, answered bool) {
 	a.open--
 }
 
-// answer gives the answer and reports whether it could.
-func answer(rw http.ResponseWriter, r *http.Request, rep reply) bool {
+// answer gives the answer. It tells whether it can before the caller has any of it.
+func answer(rw http.ResponseWriter, r *http.Request, rep reply, ended func(answered bool)) {
 	if rep.delay > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), rep.delay)
 		defer cancel()
@@ -265,21 +264,24 @@ func answer(rw http.ResponseWriter, r *http.Request, rep reply) bool {
 		select {
 		case <-rep.gate:
 		case <-r.Context().Done():
-			return false
+			ended(false)
+			return
 		}
 	}
-	if rep.raw != "" || rep.reset {
-		return cut(rw, rep.raw)
-	}
-	if rep.trickle {
-		return trickle(rw, r)
+	switch {
+	case rep.raw != "" || rep.reset:
+		cut(rw, rep.raw, ended)
+		return
+	case rep.trickle:
+		ended(trickle(rw, r))
+		return
 	}
 	for name, value := range rep.header {
 		rw.Header().Set(name, value)
 	}
 	rw.WriteHeader(rep.status)
+	ended(true)
 	io.WriteString(rw, rep.body)
-	return true
 }
 
 // trickle answers a byte at a time, for ever.
@@ -300,20 +302,17 @@ func trickle(rw http.ResponseWriter, r *http.Request) bool {
 }
 
 // cut writes raw bytes, if any, and closes the connection.
-func cut(rw http.ResponseWriter, raw string) bool {
+func cut(rw http.ResponseWriter, raw string, ended func(answered bool)) {
 	nc, _, err := http.NewResponseController(rw).Hijack()
+	ended(err == nil)
 	if err != nil {
-		return false
+		return
 	}
 	defer nc.Close()
-	if raw == "" {
-		if tcp, ok := nc.(*net.TCPConn); ok {
-			tcp.SetLinger(0)
-		}
-		return true
+	if tcp, ok := nc.(*net.TCPConn); ok && raw == "" {
+		tcp.SetLinger(0)
 	}
 	io.WriteString(nc, raw)
-	return true
 }
 
 // of returns the calls of a message, copied.
