@@ -188,10 +188,13 @@ var (
 
 const whyMisplaced = "it was made here just as the stream was made anew, starts where the one in the old stream was to go on, and would skip what is before: delete it"
 
-// stateless reports whether an answer has no state in it: a server that keeps a replica of the durable and was restarted gives one, until it
-// runs that replica, though another leads the durable (nats-server jetstream_api.go, jsConsumerInfoRequest). All others in a cluster say who leads.
-// kept is how many replicas there are of its stream.
+// stateless reports whether an answer has no state in it that counts: a server that keeps a replica of the durable and was restarted gives none, until it
+// runs that replica, though another leads the durable, and an old one until there is a leader (nats-server jetstream_api.go, jsConsumerInfoRequest).
+// All others in a cluster say who leads. kept is how many replicas there are of its stream.
 func stateless(info *natsjs.ConsumerInfo, kept int) bool {
+	if replicated(info) && info.Cluster.Leader == "" {
+		return true
+	}
 	counts := info.Delivered.Consumer + info.Delivered.Stream + info.AckFloor.Stream + info.NumPending
 	return info.Cluster == nil && max(kept, info.Config.Replicas) > 1 && counts == 0 && info.NumAckPending == 0 && info.NumWaiting == 0
 }

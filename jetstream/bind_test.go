@@ -165,3 +165,24 @@ func (b *bench) makeAnew(n int) {
 		b.t.Error(err)
 	}
 }
+
+// Only an answer of who leads a replicated durable has its state.
+func TestStateless(t *testing.T) {
+	replicas := []*natsjs.PeerInfo{{Name: "b"}, {Name: "c"}}
+	counted := natsjs.SequenceInfo{Consumer: 5, Stream: 5}
+	for name, c := range map[string]struct {
+		info natsjs.ConsumerInfo
+		kept int
+		want bool
+	}{
+		"one server":                {natsjs.ConsumerInfo{}, 1, false},
+		"the leader":                {natsjs.ConsumerInfo{Cluster: &natsjs.ClusterInfo{Leader: "a", Replicas: replicas}}, 3, false},
+		"one replica, in a cluster": {natsjs.ConsumerInfo{Cluster: &natsjs.ClusterInfo{}, Delivered: counted}, 1, false},
+		"nobody leads":              {natsjs.ConsumerInfo{Cluster: &natsjs.ClusterInfo{Replicas: replicas}, Delivered: counted}, 3, true},
+		"one that was restarted":    {natsjs.ConsumerInfo{}, 3, true},
+	} {
+		if got := stateless(&c.info, c.kept); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

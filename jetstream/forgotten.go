@@ -15,8 +15,10 @@ import (
 // processAckMsg), and would not get to know it again while the leases of such messages are all that may be leased.
 
 const (
-	// replicatedWithin is how long the servers of a durable that is replicated may take to agree on a delivery.
+	// replicatedWithin is how long the servers of a durable that is replicated may take to agree on a delivery, and unlikelyWithin that if the
+	// one that leads it says that as many messages are pending as are leased here: it does not count up what it delivers, perhaps.
 	replicatedWithin = time.Second
+	unlikelyWithin   = 10 * time.Second
 	// settledKept is how many messages are remembered as settled: more than are in the 100 ms that a server may forget.
 	settledKept = 4096
 	// forgetsAtMost is how long before its end a server may have confirmed what it does not know any more.
@@ -59,13 +61,39 @@ func (s *Source) finish(m *Message) {
 // heedLoss ends the leases that the server forgot, as it says at a look, last being what it said at the one before, when it was asked at the time before.
 func (s *Source) heedLoss(l *look, last, info *natsjs.ConsumerInfo, before time.Time) {
 	s.dropForgotten(l, info)
-	if replicated(info) || info.Delivered.Consumer >= l.highest && info.AckFloor.Consumer >= last.AckFloor.Consumer {
-		return // of a replicated one the count lags behind what is delivered, and what is confirmed is known to most of its servers
+	if replicated(info) { // what is confirmed is known to most of its servers
+		if !s.lag.behind(info.Delivered.Consumer, l) {
+			return
+		}
+	} else if info.Delivered.Consumer >= l.highest && info.AckFloor.Consumer >= last.AckFloor.Consumer {
+		return
 	}
 	l.counted = 0 // whom it delivered to since is not known
 	s.countAnew(info)
 	s.scattered()
-	s.settleAgain(info, before.Add(-forgetsAtMost))
+	if !replicated(info) {
+		s.settleAgain(info, before.Add(-forgetsAtMost))
+	}
+}
+
+// lag is of a replicated durable, whose count lags behind what is delivered for a moment.
+type lag struct {
+	since time.Time // when it was behind a number that had been seen; zero: it was not
+	seen  uint64
+}
+
+// behind reports whether the count that was told at a look is behind what had been seen long before.
+func (g *lag) behind(count uint64, l *look) bool {
+	switch {
+	case count >= l.highest:
+		*g = lag{}
+	case g.since.IsZero() || count >= g.seen:
+		*g = lag{l.asked, l.highest}
+	case l.asked.Sub(g.since) >= replicatedWithin:
+		*g = lag{}
+		return true
+	}
+	return false
 }
 
 // countAnew is told that the durable counts on from a number below the highest one seen.
@@ -80,6 +108,12 @@ func (s *Source) countAnew(info *natsjs.ConsumerInfo) {
 // dropForgotten ends the leases of messages that had arrived before the server was asked, and that it has not delivered, as it says: they
 // come again. What is at the app ends as it does. The last one is ended first, so that no turn passes to one that is to end too.
 func (s *Source) dropForgotten(l *look, info *natsjs.ConsumerInfo) {
+	within := time.Duration(0)
+	if replicated(info) {
+		if within = replicatedWithin; info.NumAckPending >= l.leased {
+			within = unlikelyWithin
+		}
+	}
 	var lost []*Message
 	for _, m := range s.leases {
 		if m.lease <= info.Delivered.Stream || m.arrival > l.arrived {
@@ -90,7 +124,7 @@ func (s *Source) dropForgotten(l *look, info *natsjs.ConsumerInfo) {
 			m.unknown = l.asked
 		}
 		switch {
-		case replicated(info) && l.asked.Sub(m.unknown) < replicatedWithin:
+		case l.asked.Sub(m.unknown) < within:
 		case m.started && m.verdict == "":
 			m.forgotten = true
 		default:

@@ -134,6 +134,80 @@ func TestUnconfirmed(t *testing.T) {
 	})
 }
 
+// ofAReplicated is what the leader of a replicated durable may say: that it delivered n messages, and how many are pending.
+func ofAReplicated(n uint64, pending int) *natsjs.ConsumerInfo {
+	return &natsjs.ConsumerInfo{
+		Cluster:   &natsjs.ClusterInfo{Leader: "a", Replicas: []*natsjs.PeerInfo{{Name: "b"}, {Name: "c"}}},
+		Delivered: natsjs.SequenceInfo{Consumer: n, Stream: n}, NumAckPending: pending,
+	}
+}
+
+// What a replicated durable did not deliver, as it says, is over only if it goes on saying so; and where as many are pending as are leased, not soon.
+func TestForgottenByAReplicatedDurable(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	cfg := b.config()
+	cfg.AckWait = time.Hour
+	b.publish(4)
+	b.run(cfg)
+	for range 4 {
+		b.next()
+	}
+	s := b.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.leases {
+		m.started = false // it was not sent to the app
+	}
+	now := time.Now()
+	at := func(after time.Duration) *look {
+		return &look{asked: now.Add(after), arrived: s.arrived, leased: len(s.leases), highest: s.highest}
+	}
+	for _, step := range []struct {
+		after     time.Duration
+		delivered uint64
+		pending   int
+		left      int
+	}{
+		{0, 1, 0, 4},
+		{replicatedWithin - 1, 1, 0, 4},
+		{replicatedWithin, 4, 0, 4}, // it knows them after all
+		{replicatedWithin + 1, 1, 4, 4},
+		{2*replicatedWithin + 1, 1, 4, 4}, // as many are pending as are leased
+		{2*replicatedWithin + 2, 1, 3, 1},
+		{3 * replicatedWithin, 0, 1, 1},
+		{3*replicatedWithin + unlikelyWithin - 1, 0, 1, 1},
+		{3*replicatedWithin + unlikelyWithin, 0, 1, 0},
+	} {
+		s.dropForgotten(at(step.after), ofAReplicated(step.delivered, step.pending))
+		if len(s.leases) != step.left {
+			t.Fatalf("after %s %d are leased, want %d", step.after, len(s.leases), step.left)
+		}
+	}
+}
+
+// The count of a replicated durable may lag, but not for long behind the same number.
+func TestLag(t *testing.T) {
+	now := time.Now()
+	var g lag
+	for _, step := range []struct {
+		after       time.Duration
+		count, seen uint64
+		behind      bool
+	}{
+		{0, 10, 10, false},
+		{1, 10, 12, false},
+		{2 * time.Second, 12, 20, false}, // it goes on, and lags
+		{4 * time.Second, 20, 25, false},
+		{4*time.Second + replicatedWithin - 1, 24, 30, false},
+		{4*time.Second + replicatedWithin, 24, 30, true},
+		{5*time.Second + replicatedWithin, 24, 24, false},
+	} {
+		if got := g.behind(step.count, &look{asked: now.Add(step.after), highest: step.seen}); got != step.behind {
+			t.Fatalf("after %s: %t", step.after, got)
+		}
+	}
+}
+
 // What was settled long before a server ended is not settled again by itself: where it is pending, somebody wants it once more.
 func TestWhatIsSettledAgain(t *testing.T) {
 	now := time.Now()

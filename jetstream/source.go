@@ -69,6 +69,7 @@ type Source struct {
 	sizes        int64           // of the largest message that came lately
 	stopped      bool            // no more pulling
 	highest      uint64          // consumer sequence seen
+	lag          lag
 	onlyOne      bool            // all deliveries of the durable since it was bound to came here, at the last look
 	arrived      uint64          // how many messages did
 	counted      uint64          // deliveries of the durable that are accounted for: before this binding, arrived, or lost and taken back
@@ -560,7 +561,7 @@ func (s *Source) open(b *binding) {
 	s.rounds.answer = b.took
 	s.makesWay, s.parkedSince = false, time.Time{}
 	s.aside.stands, s.aside.others, s.aside.telling = false, time.Time{}, time.Time{}
-	s.highest, s.counted, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, 0
+	s.highest, s.counted, s.lag, s.tooBig = b.info.Delivered.Consumer, b.info.Delivered.Consumer, lag{}, 0
 	s.boundAt = time.Now()
 	s.evidence, s.counting = b.asked, time.Time{}
 	s.hearing = hearing{last: b.asked}

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -46,7 +47,7 @@ func TestOrderWhileAppsFail(t *testing.T) {
 					t.Error("the one that stands by works")
 				}
 				c.fail(fails)
-				eventually(t, func() bool { return works.count() > before }, text("the other to go on"))
+				eventually(t, func() bool { return works.count() > before }, func() string { return fmt.Sprintf("the other to go on: turn %d, %+v", turn, w.consumer(durable)) })
 				w.waitDone()
 				c.end(fails)
 			}
