@@ -224,9 +224,8 @@ func TestBreakerWithNothingToTry(t *testing.T) {
 		return len(s.log.lines("the breaker is half open: the app is ready, and the next message is tried alone")) == 1
 	}
 	eventually(t, half, text("the app to be asked whether it is ready"))
-	if detail := s.waitCheck("app", false); !strings.Contains(detail, "it waits for a message to try the app with") {
-		t.Errorf("readyz says %q while messages wait for their retry", detail)
-	}
+	s.waitCheck("app", false)
+	eventually(t, func() bool { return strings.Contains(s.admin.text("/readyz"), "it waits for a message to try the app with") }, text("readyz to say so while messages wait for their retry"))
 	w.app.setReady(500)
 	before := w.app.probed()
 	eventually(t, func() bool { return w.app.probed() >= before+2 }, text("the app is asked again"))
