@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -209,7 +208,7 @@ func TestLaterDeliveryIsUnreadable(t *testing.T) {
 	b.unreadable()
 	b.publishBody([]byte("body"))
 	m := b.next()
-	m.Nak(time.Second)
+	m.Nak(shortAckWait) // not before headersOnly
 	b.eventually("it is put off", func() bool { return b.source.Leased() == 0 })
 	look := b.unlooked()
 	b.headersOnly(true)

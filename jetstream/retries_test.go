@@ -64,8 +64,21 @@ func (b *bench) dueCopy() *Message {
 // moved moves a message and waits until it has left the durable.
 func (b *bench) moved(m *Message, delay time.Duration) {
 	b.t.Helper()
+	b.retryStreamIsThere()
 	m.Retry(delay)
 	b.eventually("it has left the durable", func() bool { return b.info().NumAckPending == crowd && len(b.stored("at"))+len(b.stored("due")) > 0 })
+}
+
+// retryStreamIsThere has the retry stream made and served. One that is to be made for a message is waited for 2 s at most: then the message waits at
+// the durable, and for a while no other is moved.
+func (b *bench) retryStreamIsThere() {
+	b.t.Helper()
+	r := b.source.retries
+	r.mu.Lock()
+	r.wanted = true
+	r.mu.Unlock()
+	r.nudge()
+	b.eventually("the retry stream is served", func() bool { return r.source.Status().Bound })
 }
 
 // stored lists the sequences of what the retry stream has of one kind.
@@ -341,17 +354,21 @@ func TestRetryStreamSharesTheLeases(t *testing.T) {
 		b.next().Nak(time.Hour)
 	}
 	b.eventually("half of what may be pending waits", b.source.crowded)
+	b.retryStreamIsThere()
 	b.publish(1)
 	b.next().Retry(time.Hour)
-	b.eventually("there is a retry stream", func() bool { return len(b.stored("at")) == 1 })
+	b.eventually("there is one in the retry stream", func() bool { return len(b.stored("at")) == 1 })
 	b.publish(40)
 	for range 40 {
 		b.next().Retry(1500 * time.Millisecond)
 	}
-	b.eventually("all of them wait", func() bool {
+	b.eventually("all of them wait, or have waited at the durable", func() bool {
+		if b.source.retries.flush(b.ctx) > 0 {
+			return false
+		}
 		b.source.mu.Lock()
 		defer b.source.mu.Unlock()
-		return len(b.source.leases) == 0
+		return len(b.source.settling) == 0
 	})
 	waiting := b.info().NumAckPending // 18, and what the retry stream did not take in time
 	b.publish(40)

@@ -68,7 +68,7 @@ func TestAdaptiveConcurrencyIsExact(t *testing.T) {
 		w.publish("orders.a", "x")
 	}
 	// Room for less than an eighth is not asked for while there is work.
-	eventually(t, func() bool { return w.consumer(durable).NumAckPending > 32 }, text("about all that may be leased"))
+	eventually(t, func() bool { return w.consumer(durable).NumAckPending > 32 && w.app.inFlight() == 4 }, text("about all that may be leased"))
 	throughout(t, 300*time.Millisecond, func() bool { return w.app.inFlight() == 4 && w.consumer(durable).NumAckPending <= 36 }, text("four calls"))
 	close(open)
 	w.balance()

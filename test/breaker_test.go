@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,9 +34,7 @@ func TestOutageOfTheAppIsNotTheMessagesFault(t *testing.T) {
 		w.publish("orders.new", "x")
 	}
 	s.waitMetric("sidecar_breaker_open", atLeast(1))
-	if detail := s.waitCheck("app", false); !strings.Contains(detail, "breaker open since") || !strings.Contains(detail, "status 503") {
-		t.Errorf("readyz says %q", detail)
-	}
+	s.waitTold("app", false, "breaker open since", "status 503")
 	before := w.app.count()
 	eventually(t, func() bool { return w.app.count() >= before+8 }, text("it probes"))
 	if n := len(w.dead()); n >= 3 {
@@ -224,8 +221,7 @@ func TestBreakerWithNothingToTry(t *testing.T) {
 		return len(s.log.lines("the breaker is half open: the app is ready, and the next message is tried alone")) == 1
 	}
 	eventually(t, half, text("the app to be asked whether it is ready"))
-	s.waitCheck("app", false)
-	eventually(t, func() bool { return strings.Contains(s.admin.text("/readyz"), "it waits for a message to try the app with") }, text("readyz to say so while messages wait for their retry"))
+	s.waitTold("app", false, "it waits for a message to try the app with") // while messages wait for their retry
 	w.app.setReady(500)
 	before := w.app.probed()
 	eventually(t, func() bool { return w.app.probed() >= before+2 }, text("the app is asked again"))
@@ -273,7 +269,5 @@ func TestOutageAfterTheBreakerCountedAsClosed(t *testing.T) {
 	w.publish("orders.new", "x")
 	const line = "the breaker is open: the app fails message after message, pulling waits"
 	eventually(t, func() bool { return len(s.log.lines(line)) == 2 }, text("it opens anew"))
-	if detail := s.waitCheck("app", false); !strings.Contains(detail, "status 500") {
-		t.Errorf("readyz says %q, which is the cause of the outage before", detail)
-	}
+	s.waitTold("app", false, "status 500") // not the cause of the outage before
 }

@@ -29,7 +29,7 @@ func TestOneMessageKillsItsProcess(t *testing.T) {
 			w.publish("orders.new", fmt.Sprint("good ", i))
 		}
 	}
-	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=3s", "SIDECAR_CONSUMERS_0_MAX_DELIVER=3")
+	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT="+shortAckWait.String(), "SIDECAR_CONSUMERS_0_MAX_DELIVER=3")
 	deaths := 0
 	for len(w.dead()) == 0 {
 		w.diesOrBuries(start(t, env...), killing)

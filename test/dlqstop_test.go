@@ -17,7 +17,7 @@ func storing(t *testing.T, shutdown time.Duration) (*world, *far, *sidecar) {
 	w.dlqOf(entries(1))
 	w.app.on(badAndGood)
 	f := faraway(t, w.urls[0], 0)
-	s := w.running(f.nats, consumer(func(c *config.Consumer) { c.AckWait = 4 * time.Second }), func(c *config.Config) { c.ShutdownTimeout = shutdown })
+	s := w.running(f.nats, consumer(func(c *config.Consumer) { c.AckWait = shortAckWait }), func(c *config.Config) { c.ShutdownTimeout = shutdown })
 	w.publish("orders.bad", "first")
 	w.waitDead(1)
 	w.publish("orders.bad", "second")

@@ -48,10 +48,7 @@ func TestStreamMissingAtStart(t *testing.T) {
 	w := newWorld(t)
 	w.anew(stream)
 	s := w.sidecar()
-	if detail := s.waitCheck("consumer", false); !strings.Contains(detail, stream) {
-		eventually(t, func() bool { c, _ := s.admin.readiness().check("consumer"); return strings.Contains(c.Detail, stream) },
-			func() string { return "the stream to be named: " + s.admin.text("/readyz") })
-	}
+	s.waitTold("consumer", false, stream)
 	w.makeStream()
 	w.publish("orders.a", "x")
 	s.waitReady()

@@ -69,7 +69,7 @@ func (w *world) sidecar(options ...option) *sidecar {
 	s := &sidecar{t: w.t, log: &logLines{}, patience: w.patience, done: make(chan struct{})}
 	log, flush, err := telemetry.NewLogger(s.log, "info", "json")
 	w.must(err)
-	a, err := sidecarapp.New(sidecarapp.Options{Config: w.configuration(options...), Version: "test", Log: log})
+	a, err := sidecarapp.New(sidecarapp.Options{Config: w.configuration(options...), Version: "test", Log: log, StopGrace: 10 * time.Second})
 	w.must(err)
 	s.admin = adminClient(a.AdminAddr().String())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -123,6 +123,19 @@ func (s *sidecar) waitCheck(name string, ok bool) string {
 		return found && c.OK == ok
 	}, func() string {
 		return "check " + name + " to be " + strconv.FormatBool(ok) + ": " + s.admin.text("/readyz")
+	})
+	return detail
+}
+
+// waitTold waits until a check is as wanted, and its detail has all the words in it: the first detail can be of something before.
+func (s *sidecar) waitTold(name string, ok bool, words ...string) (detail string) {
+	s.t.Helper()
+	eventuallyWithin(s.t, s.patience, func() bool {
+		c, found := s.admin.readiness().check(name)
+		detail = c.Detail
+		return found && c.OK == ok && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(detail, word) })
+	}, func() string {
+		return fmt.Sprintf("check %s to be %t and to say %q: %s", name, ok, words, s.admin.text("/readyz"))
 	})
 	return detail
 }

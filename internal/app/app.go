@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jetsidecar/jetsidecar/dedupe"
 	"github.com/jetsidecar/jetsidecar/forward"
@@ -34,6 +35,8 @@ type Options struct {
 	Observe func(stream, durable string, o pipeline.Observer) pipeline.Observer
 	// OnApp, if set, is told when the app is found up or down.
 	OnApp func(up bool, err error)
+	// StopGrace, if set, is how much longer than the shutdown timeout a stop may take, instead of 2 s.
+	StopGrace time.Duration
 }
 
 // App is a built sidecar.
@@ -102,6 +105,7 @@ func (a *App) add(o Options, activity *telemetry.Consumer, c config.Consumer) er
 	if err != nil {
 		return err
 	}
+	cfg.StopGrace = o.StopGrace
 	p := a.pipeline(o, cfg, to, activity, c)
 	a.pipelines = append(a.pipelines, p)
 	a.watched = append(a.watched, admin.Consumer{Config: c, Pipeline: p, Activity: activity})

@@ -7,6 +7,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type Config struct {
 	Policy          policy.Policy
 	Rate            float64       // requests a second, 0 = no limit
 	ShutdownTimeout time.Duration // for what is in flight at a stop
+	StopGrace       time.Duration // beyond it, to hand back what is cut off then. 0 means 2 s
 	DLQ             bool          // store dead letters; else they are terminated and logged
 	AlertDepth      int           // entries in the DLQ above which there is an alert, 0 = never
 	Dedupe          dedupe.Config
@@ -225,7 +227,7 @@ const stopGrace = 2 * time.Second
 func (p *Pipeline) stop(working *sync.WaitGroup, cutOff context.CancelCauseFunc) (unconfirmed int) {
 	deadline, cancel := context.WithTimeout(context.Background(), p.ShutdownTimeout)
 	defer cancel()
-	grace, release := context.WithTimeout(context.Background(), p.ShutdownTimeout+stopGrace)
+	grace, release := context.WithTimeout(context.Background(), p.ShutdownTimeout+cmp.Or(p.StopGrace, stopGrace))
 	defer release()
 
 	quick, done := context.WithTimeout(deadline, time.Second)
