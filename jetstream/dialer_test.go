@@ -112,13 +112,8 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 
 // What is said first of a server that is not there is the cause, not that there is none.
 func TestCauseAtFirst(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
 	var log lockedText
-	c, err := Dial(Config{URLs: []string{"nats://" + ln.Addr().String()}}, slog.New(slog.NewTextHandler(&log, nil)))
+	c, err := Dial(Config{URLs: []string{nobodyThere(t)}}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
 )
 
 // heldDials are those of a client that get no answer, for as long as it tries.
@@ -142,15 +145,20 @@ func TestCloseBreaksAHandshakeOff(t *testing.T) {
 	soon(t, "the end", conn.Close)
 }
 
-// notConnected is a client whose first try to connect is refused.
-func notConnected(t *testing.T) *Conn {
+// nobodyThere is the address of a server that there is not, and that nobody else comes to have.
+func nobodyThere(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := localnats.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close()
-	conn, err := Dial(Config{URLs: []string{"nats://" + ln.Addr().String()}}, quiet())
+	return fmt.Sprint("nats://127.0.0.1:", port)
+}
+
+// notConnected is a client whose first try to connect is refused.
+func notConnected(t *testing.T) *Conn {
+	t.Helper()
+	conn, err := Dial(Config{URLs: []string{nobodyThere(t)}}, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

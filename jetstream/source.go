@@ -66,9 +66,9 @@ type Source struct {
 	unanswered   time.Duration // the last rest after acks that were not answered
 	shared       int64         // what an ack may ask for, and the request
 	shareWire    []byte
-	sizes        int64           // of the largest message that came lately
-	stopped      bool            // no more pulling
-	highest      uint64          // consumer sequence seen
+	sizes        int64  // of the largest message that came lately
+	stopped      bool   // no more pulling
+	highest      uint64 // consumer sequence seen
 	lag          lag
 	onlyOne      bool            // all deliveries of the durable since it was bound to came here, at the last look
 	arrived      uint64          // how many messages did

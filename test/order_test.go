@@ -341,6 +341,14 @@ func (w *world) pinnedDurable(ackWait time.Duration) {
 	})
 }
 
+// longPinned makes the durable by hand, pinned for so long that a machine that stalls does not give it to another sidecar.
+func (w *world) longPinned(ackWait time.Duration) {
+	w.t.Helper()
+	w.durableOf(func(c *natsjs.ConsumerConfig) {
+		c.AckWait, c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = ackWait, natsjs.PriorityPolicyPinned, []string{"sidecar"}, patience
+	})
+}
+
 func (w *world) orderedEnv(by string, more ...string) []string {
 	env := w.environment("SIDECAR_CONSUMERS_0_ACK_WAIT=1s", "SIDECAR_CONSUMERS_0_ORDER="+by, "SIDECAR_CONSUMERS_0_PREFETCH=9")
 	return append(env, more...)
@@ -385,6 +393,7 @@ func TestOrderOverHandOver(t *testing.T) {
 	w := newWorld(t)
 	w.app.on(someFail)
 	long := func(c *config.Consumer) { c.AckWait = time.Hour }
+	w.longPinned(time.Hour)
 	one := w.running(ordered("subject", long))
 	w.publishKeys(3, 1)
 	eventually(t, func() bool { return len(one.log.lines("the durable is pinned to this sidecar")) > 0 }, text("the durable to be pinned"))

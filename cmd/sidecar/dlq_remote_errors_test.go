@@ -13,17 +13,21 @@ import (
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/internal/dlq"
+	"github.com/jetsidecar/jetsidecar/internal/localnats"
 	"github.com/jetsidecar/jetsidecar/internal/terminal"
 )
 
 // What is wrong at the other end is said in terms of what can be done about it.
 func TestRemoteThatIsNone(t *testing.T) {
-	refusing := listener(t)
-	refusing.Close()
+	port, err := localnats.FreePort() // that nobody comes to listen on
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing := fmt.Sprint("http://127.0.0.1:", port)
 	nats := listener(t)
 	greets(t, nats)
 	for _, c := range []struct{ url, want string }{
-		{"http://" + refusing.Addr().String(), "nothing listens at http://" + refusing.Addr().String() + ": does a sidecar run there, and is its admin.listen this address?"},
+		{refusing, "nothing listens at " + refusing + ": does a sidecar run there, and is its admin.listen this address?"},
 		{"http://" + nats.Addr().String(), "a NATS server answers at http://" + nats.Addr().String() + ": --admin is the URL of a sidecar's admin listener, admin.listen"},
 		{"https://" + nats.Addr().String(), "a NATS server answers at https://" + nats.Addr().String()},
 	} {

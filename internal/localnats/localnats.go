@@ -131,6 +131,10 @@ func (s *Server) Reload(config string) error {
 	if _, err := s.running.Jsz(&server.JSzOptions{Accounts: true, Streams: true}); err != nil {
 		return fmt.Errorf("look at the nats server's streams: %w", err)
 	}
+	// It also reads them so for each direct get. This takes the lock that each connection has let go of since it asked for one.
+	if _, err := s.running.Connz(nil); err != nil {
+		return fmt.Errorf("look at the nats server's connections: %w", err)
+	}
 	if err := s.running.ReloadOptions(opts); err != nil {
 		return fmt.Errorf("reload the nats server: %w", err)
 	}
