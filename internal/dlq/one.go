@@ -96,11 +96,45 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 			return false, err
 		}
 	}
-	if err := r.finish(r.claims[one.stream], one.stream, one.stored(), also); err != nil {
-		return true, fmt.Errorf("entry %d of stream %s is %s and could not be removed, which a second run does: %w", one.seq(), one.stream, o.Result, err)
+	return true, r.settled(one, also, o, func() { r.note(*o) })
+}
+
+// settled removes a claimed entry that needs no call any more, and counts it. One that could not be removed is kept, and it is said why: o is
+// what it was answered with, nil if that was before.
+func (r *replay) settled(one ref, also uint64, o *Outcome, count func()) error {
+	noted, removed, err := r.finish(r.claims[one.stream], one.stream, one.stored(), also)
+	if err == nil || removed {
+		count()
+		return err
 	}
-	r.note(*o)
-	return true, nil
+	kept := Outcome{Entry: one.entry(), Result: Kept}
+	if o != nil {
+		kept.Entry, kept.Status = o.Entry, o.Status
+	}
+	err = fmt.Errorf("%s: %w", unremoved(o, noted), err)
+	kept.Why = "it " + err.Error()
+	r.note(kept)
+	return fmt.Errorf("entry %d of stream %s %w", one.seq(), one.stream, err)
+}
+
+// unremoved says what an entry is that could not be removed, and what the next replay does with it: it removes one of which it is noted that it is
+// handled, or of which there is a newer one.
+func unremoved(o *Outcome, noted bool) string {
+	was, call := "was replayed before", ""
+	if o != nil {
+		switch was = "was " + string(o.Result); o.Result {
+		case Failed:
+			was = "failed again, is there anew"
+		case Published:
+			call = "publish it again"
+		default:
+			call = "call the app again"
+		}
+	}
+	if noted || call == "" {
+		return was + ", and could not be removed, which is all that the next replay does with it"
+	}
+	return was + ", and could neither be removed nor noted as done: the next replay may " + call
 }
 
 // superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began. Whoever had it
@@ -112,11 +146,7 @@ func (r *replay) superseded(ctx context.Context, one ref, also uint64) (handled 
 	if superseded, _ := r.newer.than(&one); !superseded {
 		return false, nil
 	}
-	if err := r.finish(r.claims[one.stream], one.stream, one.stored(), also); err != nil {
-		return true, fmt.Errorf("entry %d of stream %s was replayed before and could not be removed, which a second run does: %w", one.seq(), one.stream, err)
-	}
-	r.absent(one)
-	return true, nil
+	return true, r.settled(one, also, nil, func() { r.absent(one) })
 }
 
 // absent counts an entry that is not there any more. What became of its message is told by a newer entry of it, if that is selected too.

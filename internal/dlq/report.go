@@ -46,7 +46,7 @@ type Progress struct {
 	Selected int      `json:"selected"` // entries that were selected at the start
 	Done     int      `json:"done"`     // gone as asked: removed, accepted by the app, or confirmed by the stream
 	Failed   int      `json:"failed"`   // replayed, failed again, and stored anew with the new cause
-	Kept     int      `json:"kept"`     // left as they were
+	Kept     int      `json:"kept"`     // left as they were, or answered and still there
 	Gone     int      `json:"gone"`     // of Done those that somebody else removed meanwhile, or replayed with success
 	Last     *Outcome `json:"last,omitempty"`
 	// Waiting is set while nothing is left to do but what others have in work.
@@ -82,7 +82,7 @@ const (
 	Dropped   Result = "dropped"   // the app does not want it
 	Published Result = "published" // its stream confirmed it
 	Failed    Result = "failed"    // the app failed it again, here or in another replay: there is a new entry instead
-	Kept      Result = "kept"      // nothing was changed
+	Kept      Result = "kept"      // nothing was changed, or it was answered and could not be removed
 	Gone      Result = "gone"      // somebody else removed it meanwhile, or replayed it
 	Selected  Result = "selected"  // a dry run
 )

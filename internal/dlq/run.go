@@ -132,33 +132,32 @@ func (s *Service) remove(ctx context.Context, stream string, parts []uint64) (wa
 	return was, nil
 }
 
-// finish removes an entry that is handled. That it is, is noted first, so that whoever comes after a kill removes it too and does not
-// handle it again. While NATS is away it tries on for a while. also is what else is claimed with it.
-func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64, also uint64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), finishFor)
+// finish removes an entry that is handled, and reports whether it did. That it is, is noted first, so that whoever comes after a kill
+// removes it too and does not handle it again. While NATS is away it tries on for a while. also is what else is claimed with it.
+func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64, also uint64) (noted, removed bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.s.finishFor)
 	defer cancel()
 	steps := []func() error{
-		func() error { return claims.Done(ctx, parts) },
-		func() error { _, err := r.s.remove(ctx, stream, parts); return err },
+		func() error { err := claims.Done(ctx, parts); noted = err == nil; return err },
+		func() error { _, err := r.s.remove(ctx, stream, parts); removed = err == nil; return err },
 		func() error { return claims.Release(ctx, parts[0], also) },
 	}
-	var last error
 	for len(steps) > 0 {
 		err := steps[0]()
 		if err == nil {
 			steps = steps[1:]
 			continue
 		}
-		if last = err; !lost(err) {
-			return last
+		if !lost(err) {
+			return noted, removed, err
 		}
 		select {
 		case <-ctx.Done():
-			return last
+			return noted, removed, err
 		case <-time.After(finishPause):
 		}
 	}
-	return nil
+	return noted, removed, nil
 }
 
 // lost reports whether an error means that nothing can be done now, rather than that one entry cannot.
