@@ -160,7 +160,7 @@ func TestSupersededInAnotherDLQStream(t *testing.T) {
 	}
 }
 
-// Nothing is asked again for each entry while nobody else replays.
+// While nobody else replays it is asked for each entry only whether the DLQ stream is the same one still.
 func TestReplayAloneLooksOnce(t *testing.T) {
 	looks := func(entries int) int {
 		b := newBenchHere(t, entries)
@@ -182,7 +182,7 @@ func TestReplayAloneLooksOnce(t *testing.T) {
 	}
 	t.Parallel()
 	// A question whose answer takes long is asked again.
-	if few, many := looks(1), looks(20); few == 0 || many >= few+10 {
+	if few, many := looks(1), looks(20); few == 0 || many >= few+19+10 {
 		t.Errorf("the DLQ stream is looked at %d times for one entry, and %d times for 20", few, many)
 	}
 }

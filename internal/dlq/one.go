@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // one replays one entry. An error means that the others need not be tried. It is claimed together with its message: another entry can
@@ -51,17 +50,16 @@ func (r *replay) alone(message uint64) (end func()) {
 	}
 }
 
-// longCall is after how long the DLQ stream may have been made anew since an entry was read.
-const longCall = time.Second
-
 // taken replays an entry that is claimed. It returns true if the claim was given up with it.
 func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool, err error) {
-	read := time.Now()
 	l, err := r.s.load(context.WithoutCancel(ctx), &one)
 	if err != nil {
 		return false, err
 	}
 	if l == nil {
+		if err := r.removable(context.WithoutCancel(ctx), one.stream); err != nil {
+			return false, err
+		}
 		r.absent(one)
 		return false, nil
 	}
@@ -89,12 +87,6 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 	if o.Result == Kept {
 		r.note(*o)
 		return false, err
-	}
-	if time.Since(read) >= longCall {
-		if err := r.removable(context.WithoutCancel(ctx), one.stream); errors.Is(err, ErrAnew) {
-			r.note(*o)
-			return false, err
-		}
 	}
 	return true, r.settled(one, also, o, func() { r.note(*o) })
 }
