@@ -18,8 +18,11 @@ func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor) (*Report, e
 		return r.end(stopped(ctx)), unlessStopped(ctx, err)
 	}
 	const why = "it was replayed and failed again, and its message is there anew"
+	const twin = "another entry of its message is replayed before it, which answers both"
 	return r.tell(refs, upTo, func(one *ref) (Result, string) {
 		switch superseded, chosen := r.newer.than(one); {
+		case superseded && r.newer.twin(one):
+			return Gone, twin
 		case superseded && chosen:
 			return Gone, why
 		case superseded:
@@ -28,6 +31,7 @@ func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor) (*Report, e
 		if why := r.unfit(one); why != "" {
 			return Kept, why
 		}
+		r.newer.answered(one)
 		return Selected, ""
 	}), nil
 }

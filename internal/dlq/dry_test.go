@@ -59,6 +59,28 @@ func TestDryRunSaysWhatWouldBeDone(t *testing.T) {
 	}
 }
 
+// So it does where several entries are of one message, as often replayed.
+func TestDryRunOfTwins(t *testing.T) {
+	for name, status := range map[string]int{"accepted": 200, "failed again": 422} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 2)
+			b.copied(1, 0, nil)
+			b.copied(1, 0, nil)
+			s := b.service(nil)
+			b.app.script = func(context.Context, *forward.Message) forward.Result { return answer(status) }
+			dry, err := s.Replay(t.Context(), Filter{}, ReplayOptions{DryRun: true})
+			want := []Exception{{Gone, "O_DLQ", "another entry of its message is replayed before it, which answers both", []uint64{3, 4}}}
+			if err != nil || !reflect.DeepEqual(dry.Exceptions, want) || dry.Done != 4 || dry.Gone != 2 {
+				t.Errorf("%v, %+v", err, dry)
+			}
+			r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
+			if err != nil || r.Gone != 2 || r.Done+r.Failed != 4 || r.Done == 2 != (status == 422) {
+				t.Errorf("%v, %+v", err, r)
+			}
+		})
+	}
+}
+
 // A removal does the same of a half whose other half may be on its way.
 func TestDryRemoval(t *testing.T) {
 	b := newBench(t, 1)

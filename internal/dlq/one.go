@@ -88,6 +88,7 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 		r.note(*o)
 		return false, err
 	}
+	r.newer.answered(&one)
 	return true, r.settled(one, also, o, func() { r.note(*o) })
 }
 
@@ -103,34 +104,35 @@ func (r *replay) settled(one ref, also uint64, o *Outcome, count func()) error {
 	if o != nil {
 		kept.Entry, kept.Status = o.Entry, o.Status
 	}
-	err = fmt.Errorf("%s: %w", unremoved(o, noted), err)
+	proved := noted || o == nil && !r.newer.twin(&one)
+	err = fmt.Errorf("%s: %w", unremoved(o, proved), err)
 	kept.Why = "it " + err.Error()
 	r.note(kept)
 	return fmt.Errorf("entry %d of stream %s %w", one.seq(), one.stream, err)
 }
 
-// unremoved says what an entry is that could not be removed, and what the next replay does with it: it removes one of which it is noted that it is
-// handled, or of which there is a newer one.
-func unremoved(o *Outcome, noted bool) string {
-	was, call := "was replayed before", ""
+// unremoved says what an entry is that could not be removed, and what the next replay does with it: it removes one that is proved to be handled, by
+// a note of that or by a newer one that is there.
+func unremoved(o *Outcome, proved bool) string {
+	was, call := "was replayed before", "replay it again"
 	if o != nil {
 		switch was = "was " + string(o.Result); o.Result {
 		case Failed:
-			was = "failed again, is there anew"
+			was, proved = "failed again, is there anew", true
 		case Published:
 			call = "publish it again"
 		default:
 			call = "call the app again"
 		}
 	}
-	if noted || call == "" {
+	if proved {
 		return was + ", and could not be removed, which is all that the next replay does with it"
 	}
 	return was + ", and could neither be removed nor noted as done: the next replay may " + call
 }
 
-// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began. Whoever had it
-// in work may have stored that at any time before the claim.
+// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began, or this run had
+// another one of it answered. Whoever had it in work may have stored a newer one at any time before the claim.
 func (r *replay) superseded(ctx context.Context, one ref, also uint64) (handled bool, err error) {
 	if err := r.newer.again(context.WithoutCancel(ctx), &one, r.claims[one.stream]); err != nil {
 		return false, err

@@ -103,7 +103,7 @@ type Report struct {
 
 // Exception are selected entries of one DLQ stream with which something else would be done than was asked for.
 type Exception struct {
-	Result Result   `json:"result"` // Kept; or Gone or Failed: removed without a call, as superseded by an entry that is selected too or not
+	Result Result   `json:"result"` // Kept; or Gone or Failed: removed without a call, as superseded by an entry that is selected too or not, or as one of several of a message (Gone)
 	Stream string   `json:"dlq_stream"`
 	Why    string   `json:"why"`
 	Seqs   []uint64 `json:"seqs"`
