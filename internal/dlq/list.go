@@ -80,6 +80,9 @@ func (s *Service) sources(ctx context.Context, f *Filter, r *reading) (all []*so
 	for _, name := range streams {
 		state, err := s.conn.StreamState(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if slices.ContainsFunc(f.UpTo, func(c Cursor) bool { return c.Stream == name && c.Made != 0 }) {
+				return nil, fmt.Errorf("stream %s was deleted since the entries were selected: %w", name, jetstream.ErrStreamNotFound)
+			}
 			continue
 		}
 		if err != nil {

@@ -95,6 +95,8 @@ type Report struct {
 	Failures    []Failure `json:"failures"`            // what is still in the DLQ and why, the most frequent first
 	// Partial says that more may have been done: a sidecar that did it was left, or went away, before it said the last of it.
 	Partial bool `json:"partial,omitempty"`
+	// Missed are entries that were confirmed, and that the second selection, with which a sidecar did it, did not find: they are not in Selected.
+	Missed int `json:"missed,omitempty"`
 	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.
 	UpTo []Cursor `json:"up_to,omitzero"`
 	// Exceptions are set by a dry run, where there are some.
@@ -110,7 +112,9 @@ type Exception struct {
 }
 
 // Handled reports whether nothing of the selection is left to do.
-func (r *Report) Handled() bool { return !r.Interrupted && !r.Partial && r.Failed == 0 && r.Kept == 0 }
+func (r *Report) Handled() bool {
+	return !r.Interrupted && !r.Partial && r.Failed == 0 && r.Kept == 0 && r.Missed == 0
+}
 
 // Failure are entries that are still in the DLQ for the same cause.
 type Failure struct {
