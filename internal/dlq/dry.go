@@ -12,8 +12,8 @@ func (r *run) dry(refs []ref, upTo []Cursor, explicit bool) *Report {
 	})
 }
 
-// dry tells what is selected, and what of it would not be replayed.
-func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor) (*Report, error) {
+// dry tells what is selected, and what of it would not be replayed: refused are the entries that their stream would not take, and why.
+func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor, refused map[Cursor]string) (*Report, error) {
 	if err := r.newer.choose(ctx, refs, nil); err != nil {
 		return r.end(stopped(ctx)), unlessStopped(ctx, err)
 	}
@@ -29,6 +29,9 @@ func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor) (*Report, e
 			return Failed, why
 		}
 		if why := r.unfit(one); why != "" {
+			return Kept, why
+		}
+		if why := refused[one.entry().Cursor()]; why != "" {
 			return Kept, why
 		}
 		r.newer.answered(one)

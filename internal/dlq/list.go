@@ -37,6 +37,7 @@ type reading struct {
 	byTime bool     // the order of List; else, without a limit, DLQ stream by DLQ stream
 	upTo   []Cursor // how far each DLQ stream that exists was read
 	passed Passed
+	heads  bool // entries say Entry.head
 }
 
 // read brings what List does.
