@@ -119,7 +119,7 @@ func TestAnewDuringACall(t *testing.T) {
 			if !errors.Is(err, c.want) || r.Done != int(calls.Load()) || r.Gone+r.Failed+r.Kept != 0 {
 				t.Errorf("%v, %+v, %d calls", err, r, calls.Load())
 			}
-			if c.want == ErrAnew {
+			if errors.Is(c.want, ErrAnew) {
 				b.untouched(4)
 			}
 		})
