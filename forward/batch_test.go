@@ -211,6 +211,20 @@ func TestBatchResults(t *testing.T) {
 		"cut off in an id":  {Raw, `{"results":[{"id":"ORDERS:1:17`, "", false},
 		"cut off later":     {Raw, `{"results":[{"id":` + id(2) + `,"action":"ack"}],"took":`, "", true},
 		"more than JSON":    {Raw, `{"results":[{"id":` + id(2) + `,"action":"dlq"}]} done`, "", true},
+		"a second value":    {Raw, `{"ok":1}` + "\n" + `{"results":[{"id":` + id(2) + `,"action":"retry"}]}`, "", true},
+		"a value at once":   {Raw, `{"ok":1}{"results":[{"id":` + id(2) + `}]}`, "", true},
+		"a third, cut off":  {Raw, `[1] "x" {"results":[{"n":1e999,"action":"re`, "", true},
+		"own values":        {Raw, `{"results":[{"id":17,"status":"created"}]}` + "\n" + `{"action":"none"} [{"results":[{"action":"dlq"}]}]`, "", false},
+		"a list":            {Raw, `[{"results":[{"id":` + id(2) + `,"action":"retry"}]}]`, "", false},
+		"a text of it":      {Raw, `"the \"results\": {\"action\": 1}"`, "", false},
+		"behind a prefix":   {Raw, ")]}'\n" + `{"results":[{"id":` + id(2) + `}]}`, "", true},
+		"called":            {Raw, `answer({"took":1,"results":[{"id":` + id(2) + `,"action":"dlq"}]});`, "", true},
+		"behind a value":    {Raw, `2 done {"results":[{"id":` + id(2) + `,"action":"dlq"}]}`, "", true},
+		"prefix, own":       {Raw, `done: {"results":[{"id":17,"status":"created"}]}`, "", false},
+		"prefix, no object": {Raw, `see "results" and "action"`, "", false},
+		"a page":            {Raw, `<script>x = {"results":[]}</script>`, "", false},
+		"large, prefix":     {Raw, ")]}'\n" + `{"results":[{"id":` + id(2) + `,"action":"dlq"}],"log":"` + strings.Repeat("x", readBytes), "", true},
+		"large, page":       {Raw, `<a>{"action":"x"}` + strings.Repeat("x", readBytes), "", false},
 		"not ours, broken":  {Raw, `{"results":{"inserted":500},}`, "", false},
 		"broken before":     {Raw, `{"note":"said "hi"","results":[{"id":` + id(2) + `,"action":"dlq"}]}`, "", true},
 		"large":             {Raw, `{"results":[{"id":` + id(2) + `,"action":"dlq"}],"log":"` + strings.Repeat("x", readBytes), "", true},
@@ -250,11 +264,21 @@ func FuzzResults(f *testing.F) {
 	ms := aBatch()
 	f.Add([]byte(`{"results":[{"id":"ORDERS:1:1772366400123456000","action":"retry","reason":"x","retry_after":1}]}`))
 	f.Add([]byte(`{"results":[1,null,[],{"id":{}}]}`))
+	f.Add([]byte(`{"results":[{"n":1e999,"id":"one"},{"action":null}]}`))
+	f.Add([]byte(`{"ok":1} [2] {"results":[{"id":"one","action":"dlq"}]} end`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		items, _ := results(body, func() map[string][]int { return idsOf(CloudEvents, ms) }, len(ms))
 		for _, i := range items {
 			if i.Kind != 0 && (i.Kind != policy.Answered || i.Action == 0 || len(i.Reason) > keptBytes || i.RetryAfter < 0) {
 				t.Fatalf("%+v", i)
+			}
+		}
+		if items == nil || len(body) > readBytes/2 {
+			return
+		}
+		for _, before := range []string{"{\"ok\":1}\n", "[{}]", ")]}'\n", "done: "} { // what it says is not lost behind something else
+			if items, doubt := results(append([]byte(before), body...), func() map[string][]int { return idsOf(CloudEvents, ms) }, len(ms)); items != nil || doubt == "" {
+				t.Fatalf("behind %q: %+v", before, items)
 			}
 		}
 	})

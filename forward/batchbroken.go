@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// begun reports whether a body that is no JSON, or too large to be read to its end, has begun to say something of a message of the batch, and
-// whether one of the results is whole, or all that stands for them. Where it is cut off, what was said before counts. Where something else is
-// wrong with it, what comes after may be results as well: then the word is enough.
+// begun reports whether a body that is not one JSON value, or too large to be read to its end, has begun to say something of a message of the
+// batch, and whether one of the results is whole, or all that stands for them. Results can be in any of several values, and behind a text that
+// is none. Where the body is cut off, what was said before counts. Where something else is wrong with it, what comes after may be results as
+// well: then the word is enough.
 func begun(body []byte, ids map[string][]int) (found, whole bool) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	skip := func(string) error { return dec.Decode(new(json.RawMessage)) }
 	field := func(key string) error {
-		var value any
+		var value json.RawMessage
 		err := dec.Decode(&value)
-		switch text, _ := value.(string); {
+		switch {
 		case strings.EqualFold(key, "action"):
-			found = found || err != nil || value != nil
-		case strings.EqualFold(key, "id"):
-			found = found || len(ids[text]) > 0
+			found = found || err != nil || string(value) != "null"
+		case strings.EqualFold(key, "id") && bytes.HasPrefix(value, []byte{'"'}):
+			found = found || len(ids[textOf(value)]) > 0
 		}
 		return err
 	}
@@ -32,14 +33,27 @@ func begun(body []byte, ids map[string][]int) (found, whole bool) {
 		whole = whole || err == nil
 		return err
 	}
-	err := parts(dec, func(key string) error {
+	member := func(key string) error {
 		if !strings.EqualFold(key, "results") {
 			return skip(key)
 		}
 		err := parts(dec, element)
 		whole = whole || err == nil
 		return err
-	})
+	}
+	err := parts(dec, member)
+	if err != nil && dec.InputOffset() == 0 { // it begins with no JSON
+		at := bytes.IndexByte(body, '{')
+		if at < 0 {
+			return false, false
+		}
+		body = body[at:]
+		dec = json.NewDecoder(bytes.NewReader(body))
+		err = parts(dec, member)
+	}
+	for err == nil {
+		err = parts(dec, member)
+	}
 	var syntax *json.SyntaxError
 	return found || errors.As(err, &syntax) && mentions(body[dec.InputOffset():], `"action"`), whole
 }

@@ -17,11 +17,13 @@ import (
 // done.
 func results(body []byte, ids func() map[string][]int, messages int) (items []policy.Outcome, doubt string) {
 	large := len(body) >= readBytes
-	if body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff"))); len(body) == 0 || body[0] != '{' || !large && !mentions(body, `"results"`) {
+	body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff")))
+	object := len(body) > 0 && body[0] == '{'
+	if (!large || !object) && !mentions(body, `"results"`) {
 		return nil, ""
 	}
 	if large {
-		if found, whole := begun(body, ids()); found || !whole {
+		if found, whole := begun(body, ids()); found || object && !whole {
 			return nil, "the answer to the batch is larger than " + strconv.Itoa(readBytes) + " bytes, and may have results in the rest"
 		}
 		return nil, ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ func (c *Conn) Republish(ctx context.Context, stream, subject, id string, header
 	if err != nil {
 		return err
 	}
-	if state.Sealed || !slices.ContainsFunc(state.Listens, func(s string) bool { return includes(s, subject) }) {
+	if !state.takes(subject) {
 		return fmt.Errorf("%w: stream %s, subject %s", ErrNotTaken, stream, oneLine(subject, 200))
 	}
 	msg := &nats.Msg{Subject: subject, Header: make(nats.Header, len(header)+1), Data: body}
@@ -74,6 +75,36 @@ func (c *Conn) Republish(ctx context.Context, stream, subject, id string, header
 		return c.verify(ctx, stream, ack.Sequence, subject, id, state)
 	}
 	return nil
+}
+
+// takes reports whether a stream stores what is published on a subject.
+func (s *StreamState) takes(subject string) bool {
+	return !s.Sealed && slices.ContainsFunc(s.Listens, func(pattern string) bool { return includes(pattern, subject) })
+}
+
+// RepublishHead is the size of the headers of a message that is published again under an id.
+func RepublishHead(id string, header map[string][]string) int64 {
+	h := nats.Header(maps.Clone(header))
+	h[natsjs.MsgIDHeader] = []string{id}
+	return int64(headerSize(h))
+}
+
+// Refusal says why Republish of a message of this size, with headers, would be refused for certain; empty if it need not be. It goes by what the
+// stream is now and by what the server tells of itself.
+func (c *Conn) Refusal(stream string, state *StreamState, subject string, size int64) string {
+	switch most := c.mostPayload(); {
+	case state.Sealed:
+		return fmt.Sprintf("stream %s is sealed", stream)
+	case !state.takes(subject):
+		return fmt.Sprintf("stream %s does not listen on its subject", stream)
+	case strings.ContainsAny(subject, " \t\r\n") || slices.Contains(strings.Split(subject, "."), ""):
+		return "its subject is invalid"
+	case most > 0 && size > most:
+		return fmt.Sprintf("it is larger than the %d bytes that the server takes (max_payload)", most)
+	case state.MostBytes > 0 && size > state.MostBytes:
+		return fmt.Sprintf("it is larger than the %d bytes that stream %s takes (max_msg_size)", state.MostBytes, stream)
+	}
+	return ""
 }
 
 // verify looks whether a stream has a message where the server says that it is. A stream that drops what was consumed need not

@@ -36,6 +36,8 @@ type StreamState struct {
 	// Consumes says that the stream drops what was consumed: a work queue, or an interest stream.
 	Consumes bool
 	Sealed   bool
+	// MostBytes is the size of the largest message that it takes, with headers; 0: it sets no limit.
+	MostBytes int64
 	// Keeps says that no message can be removed from the stream.
 	Keeps bool
 }
@@ -50,7 +52,7 @@ func (c *Conn) StreamState(ctx context.Context, name string) (StreamState, error
 		Created: info.Created, First: info.State.FirstSeq, Last: info.State.LastSeq,
 		FirstTime: info.State.FirstTime, Subjects: storedSubjects(info.Config), Listens: info.Config.Subjects,
 		Consumes: info.Config.Retention != natsjs.LimitsPolicy, Sealed: info.Config.Sealed,
-		Keeps: info.Config.DenyDelete || info.Config.Sealed,
+		Keeps: info.Config.DenyDelete || info.Config.Sealed, MostBytes: int64(max(info.Config.MaxMsgSize, 0)),
 	}, nil
 }
 

@@ -184,7 +184,12 @@ func (d *changeFlags) told(se *session, s streams, report *dlq.Report, done stri
 
 // writeReport says what came of it, and what is still there and why.
 func writeReport(w io.Writer, style terminal.Style, r *dlq.Report, done string) {
+	if r.Missed > 0 {
+		fmt.Fprintf(w, "%d of the %s that were selected at first were gone or changed meanwhile: look with `sidecar dlq stats`\n", r.Missed, entries(r.Selected+r.Missed))
+	}
 	switch {
+	case r.Selected == 0 && r.Missed > 0:
+		return
 	case r.Selected == 0 && r.Interrupted:
 		fmt.Fprintln(w, "it was interrupted before anything was done")
 		return

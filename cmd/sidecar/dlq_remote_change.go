@@ -58,7 +58,12 @@ func (r *remote) change(ctx context.Context, what string, body map[string]any, d
 		}
 	}
 	body["dry_run"], body["up_to"] = false, dry.UpTo
-	return r.post(ctx, what, body, dry.Selected, told)
+	report, err := r.post(ctx, what, body, dry.Selected, told)
+	// It selects anew: what somebody else removed or replayed since is not in it, and what failed again has another sequence.
+	if selected := report.Selected > 0 || err == nil && !report.Interrupted; selected {
+		report.Missed = max(dry.Selected-report.Selected, 0)
+	}
+	return report, err
 }
 
 // remoteLine is one line of the answer to a change.

@@ -140,3 +140,43 @@ func TestRemoteThatEndsEarly(t *testing.T) {
 		t.Errorf("exit %d\n%s%s", code, out, stderr)
 	}
 }
+
+// What was confirmed and was not there any more when the sidecar began is told, and is no success: it can have failed again.
+func TestRemoteThatMissesSome(t *testing.T) {
+	for name, c := range map[string]struct {
+		last   string // line
+		code   int
+		out    string
+		stderr string
+	}{
+		"all there":   {`{"report":{"selected":9,"done":9,"failures":[]}}`, 0, "9 of 9 entries removed\n", ""},
+		"some":        {`{"report":{"selected":6,"done":6,"failures":[]}}`, 1, "3 of the 9 entries that were selected at first were gone or changed meanwhile: look with `sidecar dlq stats`\n6 of 6 entries removed\n", ""},
+		"none":        {`{"report":{"selected":0,"failures":[]}}`, 1, "9 of the 9 entries that were selected at first were gone or changed meanwhile: look with `sidecar dlq stats`\n", ""},
+		"an error":    {`{"report":{"selected":0,"failures":[]},"error":"stream D was deleted"}`, 1, "", "stream D was deleted"},
+		"interrupted": {`{"report":{"selected":0,"failures":[],"interrupted":true}}`, 1, "it was interrupted before anything was done\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var body struct {
+					DryRun bool `json:"dry_run"`
+				}
+				switch _ = json.NewDecoder(r.Body).Decode(&body); {
+				case r.Method == http.MethodGet:
+					fmt.Fprint(w, `{"streams":["D"],"entries":[],"up_to":["D:9"]}`)
+				case body.DryRun:
+					fmt.Fprint(w, `{"report":{"selected":9,"done":9,"failures":[],"up_to":["D:9"]}}`)
+				default:
+					fmt.Fprintln(w, c.last)
+				}
+			}))
+			defer s.Close()
+			code, out, stderr := tool(nil, "dlq", "rm", "--yes", "--admin", s.URL)
+			if code != c.code || out != c.out || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit %d\n%s%s", code, out, stderr)
+			}
+			if _, out, _ := tool(nil, "dlq", "rm", "--yes", "--json", "--admin", s.URL); strings.Contains(out, `"missed":`) != strings.Contains(c.out, "at first") {
+				t.Errorf("%s", out)
+			}
+		})
+	}
+}

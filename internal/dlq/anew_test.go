@@ -1,13 +1,18 @@
 package dlq
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/forward"
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 // anew deletes the DLQ stream, makes it anew and stores entries of other messages.
@@ -75,16 +80,48 @@ func TestAnewInTheMiddle(t *testing.T) {
 			}
 			b := newBench(t, n)
 			made := false
-			_, _ = do(b.service(nil), func(p Progress) {
+			_, err := do(b.service(nil), func(p Progress) {
 				if !made && p.Done == min(n/2, removeBatch) {
 					made = true
 					b.anew(n)
 				}
 			})
-			if !made {
-				t.Fatal("it was not made anew")
+			if !made || !errors.Is(err, ErrAnew) {
+				t.Fatalf("made anew: %v, %v", made, err)
 			}
 			b.untouched(n)
+		})
+	}
+}
+
+// Nor does one that is made anew, or deleted, while entries are at the app: they count by what was answered.
+func TestAnewDuringACall(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(b *bench)
+		want   error
+	}{
+		"made anew": {func(b *bench) { b.anew(4) }, ErrAnew},
+		"deleted":   {func(b *bench) { b.must(b.js.DeleteStream(b.t.Context(), "O_DLQ")) }, jetstream.ErrStreamNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 4)
+			var calls atomic.Int32
+			changed := make(chan struct{})
+			b.app.script = func(context.Context, *forward.Message) forward.Result {
+				if calls.Add(1) == 2 {
+					c.change(b)
+					close(changed)
+				}
+				<-changed
+				return answer(200)
+			}
+			r, err := b.service(nil).Replay(t.Context(), Filter{}, ReplayOptions{Concurrency: 2})
+			if !errors.Is(err, c.want) || r.Done != int(calls.Load()) || r.Gone+r.Failed+r.Kept != 0 {
+				t.Errorf("%v, %+v, %d calls", err, r, calls.Load())
+			}
+			if errors.Is(c.want, ErrAnew) {
+				b.untouched(4)
+			}
 		})
 	}
 }

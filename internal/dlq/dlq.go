@@ -68,11 +68,12 @@ type Service struct {
 	app       App
 	log       *slog.Logger
 	leaseEnds time.Duration // how long a removal waits for entries that others have in work
+	finishFor time.Duration // how long it is tried on to remove an entry that is handled
 }
 
 // New makes a service. It asks nothing of the server.
 func New(o Options) *Service {
-	s := &Service{conn: o.Conn, app: o.App, log: o.Log, leaseEnds: leaseEnds}
+	s := &Service{conn: o.Conn, app: o.App, log: o.Log, leaseEnds: leaseEnds, finishFor: finishFor}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -12,14 +12,17 @@ func (r *run) dry(refs []ref, upTo []Cursor, explicit bool) *Report {
 	})
 }
 
-// dry tells what is selected, and what of it would not be replayed.
-func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor) (*Report, error) {
+// dry tells what is selected, and what of it would not be replayed: refused are the entries that their stream would not take, and why.
+func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor, refused map[Cursor]string) (*Report, error) {
 	if err := r.newer.choose(ctx, refs, nil); err != nil {
 		return r.end(stopped(ctx)), unlessStopped(ctx, err)
 	}
 	const why = "it was replayed and failed again, and its message is there anew"
+	const twin = "another entry of its message is replayed before it, which answers both"
 	return r.tell(refs, upTo, func(one *ref) (Result, string) {
 		switch superseded, chosen := r.newer.than(one); {
+		case superseded && r.newer.twin(one):
+			return Gone, twin
 		case superseded && chosen:
 			return Gone, why
 		case superseded:
@@ -28,6 +31,10 @@ func (r *replay) dry(ctx context.Context, refs []ref, upTo []Cursor) (*Report, e
 		if why := r.unfit(one); why != "" {
 			return Kept, why
 		}
+		if why := refused[one.entry().Cursor()]; why != "" {
+			return Kept, why
+		}
+		r.newer.answered(one)
 		return Selected, ""
 	}), nil
 }

@@ -2,13 +2,17 @@ package dlq
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/jetsidecar/jetsidecar/forward"
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 // A dry run counts what is done afterwards, and says with which entries something else is done than was asked for.
@@ -56,6 +60,87 @@ func TestDryRunSaysWhatWouldBeDone(t *testing.T) {
 				t.Errorf("%+v\nthe dry run said %+v", r, dry)
 			}
 		})
+	}
+}
+
+// So it does where several entries are of one message, as often replayed.
+func TestDryRunOfTwins(t *testing.T) {
+	for name, status := range map[string]int{"accepted": 200, "failed again": 422} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 2)
+			b.copied(1, 0, nil)
+			b.copied(1, 0, nil)
+			s := b.service(nil)
+			b.app.script = func(context.Context, *forward.Message) forward.Result { return answer(status) }
+			dry, err := s.Replay(t.Context(), Filter{}, ReplayOptions{DryRun: true})
+			want := []Exception{{Gone, "O_DLQ", "another entry of its message is replayed before it, which answers both", []uint64{3, 4}}}
+			if err != nil || !reflect.DeepEqual(dry.Exceptions, want) || dry.Done != 4 || dry.Gone != 2 {
+				t.Errorf("%v, %+v", err, dry)
+			}
+			r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
+			if err != nil || r.Gone != 2 || r.Done+r.Failed != 4 || r.Done == 2 != (status == 422) {
+				t.Errorf("%v, %+v", err, r)
+			}
+		})
+	}
+}
+
+// To the stream it marks, too, what the stream would refuse for certain, and no more than that.
+func TestDryRunSaysWhatTheStreamRefuses(t *testing.T) {
+	b := newBench(t, 1)
+	const most = 4000
+	_, err := b.js.UpdateStream(t.Context(), natsjs.StreamConfig{Name: "O", Subjects: []string{"o.>"}, Duplicates: time.Minute, MaxMsgSize: most})
+	b.must(err)
+	stored := uint64(1)
+	bury := func(body int, changed nats.Header) {
+		stored++
+		h := nats.Header{
+			"Dlq-Stream": {"O"}, "Dlq-Consumer": {"w"}, "Dlq-Subject": {"o.a"}, "Dlq-Sequence": {fmt.Sprint(stored)}, "Dlq-Reason": {"rejected"},
+			"Dlq-Time-Stamp": {time.Unix(1, 0).UTC().Format(time.RFC3339Nano)}, "X-Own": {"1", "22"},
+		}
+		maps.Copy(h, changed)
+		_, err := b.js.PublishMsg(t.Context(), &nats.Msg{Subject: "dlq.O.w.o.a", Data: make([]byte, body), Header: h})
+		b.must(err)
+	}
+	// The id has the time in nanoseconds: since 2001, and until 2286, that is as long.
+	head := int(jetstream.RepublishHead(jetstream.RepublishID("O_DLQ", 2, time.Now()), map[string][]string{"X-Own": {"1", "22"}, "Dlq-Replays": {"1"}}))
+	bury(most-head, nil)
+	bury(most-head+1, nil)
+	bury(1, nats.Header{"Dlq-Subject": {"other.a"}})
+	bury(1, nats.Header{"Dlq-Subject": {"o..a"}})
+	bury(1, nats.Header{"Dlq-Subject": {"o.a b"}})
+	bury(1, nats.Header{"Dlq-Stream": {"P"}})
+	for _, part := range []string{firstPart, secondPart} {
+		bury(512<<10, nats.Header{"Dlq-Part": {part}, "Dlq-Sequence": {"8"}})
+	}
+	bury(1, nats.Header{"Dlq-Stream": {"P"}})
+	s := b.serviceOf(consumerOf("O", "w", "O_DLQ", "dlq.O.w.{subject}"), consumerOf("P", "w", "O_DLQ", "dlq.P.w.{subject}"))
+	nc, err := nats.Connect(b.url, nats.Timeout(time.Minute))
+	b.must(err)
+	defer nc.Close()
+	looks, err := nc.SubscribeSync("$JS.API.STREAM.INFO.O")
+	b.must(err)
+	b.must(nc.Flush())
+	dry, err := s.Replay(t.Context(), Filter{}, ReplayOptions{To: ToStream, DryRun: true})
+	b.must(err)
+	kept := func(why string, seqs ...uint64) Exception { return Exception{Kept, "O_DLQ", why, seqs} }
+	want := []Exception{
+		kept("it is larger than the 4000 bytes that stream O takes (max_msg_size)", 3), kept("stream O does not listen on its subject", 4),
+		kept("its subject is invalid", 5, 6), kept("stream P does not exist", 7, 10), kept("it is larger than the 1048576 bytes that the server takes (max_payload)", 8),
+	}
+	if !reflect.DeepEqual(dry.Exceptions, want) || dry.Done != 2 || dry.Kept != 7 {
+		t.Errorf("%+v\nwant %+v", dry, want)
+	}
+	b.must(nc.Flush())
+	if n, _, err := looks.Pending(); err != nil || n != 1 {
+		t.Errorf("%v, the stream was looked up %d times", err, n)
+	}
+	if r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{To: ToStream}); err != nil || r.Done != dry.Done || r.Kept != dry.Kept {
+		t.Errorf("%v, %+v\nthe dry run said %+v", err, r, dry)
+	}
+	app, err := s.Replay(t.Context(), Filter{First: 4, Last: 4}, ReplayOptions{DryRun: true})
+	if err != nil || app.Exceptions != nil {
+		t.Errorf("to the app: %v, %+v", err, app)
 	}
 }
 

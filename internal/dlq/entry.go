@@ -26,6 +26,8 @@ type Entry struct {
 	stamp string // Dlq-Time-Stamp, as it is
 	parts []part // as stored: one, or both in order
 	alone bool   // its second part is nowhere
+
+	head int64 // the size of the headers that it is published again with, where reading.heads asks for that
 }
 
 // Cursor is the place of the entry.

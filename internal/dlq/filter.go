@@ -30,7 +30,8 @@ type Filter struct {
 	After    Position  `json:"after,omitzero"`  // only what comes after it in a List
 	Limit    int       `json:"limit,omitempty"` // at most so many, the oldest of all DLQ streams; 0: no limit
 	// UpTo keeps a selection to what an earlier one could see: of each DLQ stream entries up to the sequence that is named, and of
-	// a stream that is not named none; nil: no bound. Stats and the report of a dry run say it. Of a stream that was made anew since it is ErrAnew.
+	// a stream that is not named none; nil: no bound. Stats and the report of a dry run say it. Of a stream that was made anew since it is ErrAnew,
+	// and of one that was deleted an error too, if the cursor says when it was made.
 	UpTo []Cursor `json:"up_to,omitzero"`
 	// Passed, if set, is told by a List what was left out so far.
 	Passed *Passed `json:"-"`

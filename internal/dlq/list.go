@@ -37,6 +37,7 @@ type reading struct {
 	byTime bool     // the order of List; else, without a limit, DLQ stream by DLQ stream
 	upTo   []Cursor // how far each DLQ stream that exists was read
 	passed Passed
+	heads  bool // entries say Entry.head
 }
 
 // read brings what List does.
@@ -80,6 +81,9 @@ func (s *Service) sources(ctx context.Context, f *Filter, r *reading) (all []*so
 	for _, name := range streams {
 		state, err := s.conn.StreamState(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if slices.ContainsFunc(f.UpTo, func(c Cursor) bool { return c.Stream == name && c.Made != 0 }) {
+				return nil, fmt.Errorf("stream %s was deleted since the entries were selected: %w", name, jetstream.ErrStreamNotFound)
+			}
 			continue
 		}
 		if err != nil {

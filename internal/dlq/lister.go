@@ -92,7 +92,9 @@ func (l *lister) look(m *jetstream.Stored, first, last uint64) (*Entry, bool) {
 	if !ok && m.Seq > l.seen && m.Seq >= first && m.Seq <= last {
 		l.passed.Foreign++
 	}
-	l.seen = max(l.seen, m.Seq)
+	if l.seen = max(l.seen, m.Seq); ok && l.r.heads {
+		e.head = jetstream.RepublishHead(republished(e, m.Header))
+	}
 	return e, ok
 }
 

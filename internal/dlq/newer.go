@@ -42,6 +42,9 @@ type newer struct {
 	halves map[string]bool   // DLQ stream and letterKey of first parts: alone they prove nothing, since the entry is not stored
 	most   map[message]int   // replays of the entry with the most of them
 	chosen map[message]int   // the same of selected entries, where there are several
+	// several are the messages of which several entries are selected, and how often the one was replayed before that this run answered: -1 while it
+	// answered none.
+	several map[message]int
 }
 
 // view is a DLQ stream that is looked at for what is newer than the entries of one, which can be another one.
@@ -150,7 +153,35 @@ func (n *newer) choose(ctx context.Context, refs []ref, claims map[string]*jetst
 			n.chosen[m] = max(n.chosen[m], refs[i].replays)
 		}
 	}
+	n.several = severalOf(refs)
 	return nil
+}
+
+// severalOf are the messages of which several entries of a selection can be replayed. It holds no more than a number for each of the others.
+func severalOf(refs []ref) map[message]int {
+	claims := make([]uint64, 0, len(refs))
+	for i := range refs {
+		if refs[i].half == "" && refs[i].at != 0 {
+			claims = append(claims, refs[i].message().claim())
+		}
+	}
+	slices.Sort(claims)
+	twice := map[uint64]bool{}
+	for i := 1; i < len(claims); i++ {
+		if claims[i] == claims[i-1] {
+			twice[claims[i]] = true
+		}
+	}
+	several := map[message]int{}
+	if len(twice) == 0 {
+		return several
+	}
+	for i := range refs {
+		if m := refs[i].message(); twice[m.claim()] {
+			several[m] = -1
+		}
+	}
+	return several
 }
 
 // views are the DLQ streams to look at for selected entries, those of the entries first.
@@ -185,10 +216,33 @@ func (n *newer) again(ctx context.Context, one *ref, claims *jetstream.Claims) e
 	return nil
 }
 
-// than reports whether an entry is superseded by a newer one, and whether one that supersedes it was selected with it.
+// answered is told that the app accepted an entry, or its stream, or that it is stored anew: further ones of its message have their answer too.
+func (n *newer) answered(one *ref) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if was, ok := n.several[one.message()]; ok {
+		n.several[one.message()] = max(was, one.replays)
+	}
+}
+
+// twin reports whether another entry of the same message, replayed as often before, was answered.
+func (n *newer) twin(one *ref) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.doneBy(one) && n.several[one.message()] == one.replays
+}
+
+// doneBy reports whether the answer to another entry was that to this one too. Half a message has none.
+func (n *newer) doneBy(one *ref) bool {
+	was, ok := n.several[one.message()]
+	return ok && one.half == "" && was >= one.replays
+}
+
+// than reports whether an entry is superseded by a newer one, or by another one that was answered, and whether one that supersedes it was
+// selected with it.
 func (n *newer) than(one *ref) (superseded, chosen bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m := one.message()
-	return n.most[m] > one.replays, n.chosen[m] > one.replays
+	m, done := one.message(), n.doneBy(one)
+	return done || n.most[m] > one.replays, done || n.chosen[m] > one.replays
 }

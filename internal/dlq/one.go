@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // one replays one entry. An error means that the others need not be tried. It is claimed together with its message: another entry can
@@ -51,17 +50,16 @@ func (r *replay) alone(message uint64) (end func()) {
 	}
 }
 
-// longCall is after how long the DLQ stream may have been made anew since an entry was read.
-const longCall = time.Second
-
 // taken replays an entry that is claimed. It returns true if the claim was given up with it.
 func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool, err error) {
-	read := time.Now()
 	l, err := r.s.load(context.WithoutCancel(ctx), &one)
 	if err != nil {
 		return false, err
 	}
 	if l == nil {
+		if err := r.removable(context.WithoutCancel(ctx), one.stream); err != nil {
+			return false, err
+		}
 		r.absent(one)
 		return false, nil
 	}
@@ -90,21 +88,51 @@ func (r *replay) taken(ctx context.Context, one ref, also uint64) (handled bool,
 		r.note(*o)
 		return false, err
 	}
-	if time.Since(read) >= longCall {
-		if err := r.removable(context.WithoutCancel(ctx), one.stream); errors.Is(err, ErrAnew) {
-			r.note(*o)
-			return false, err
-		}
-	}
-	if err := r.finish(r.claims[one.stream], one.stream, one.stored(), also); err != nil {
-		return true, fmt.Errorf("entry %d of stream %s is %s and could not be removed, which a second run does: %w", one.seq(), one.stream, o.Result, err)
-	}
-	r.note(*o)
-	return true, nil
+	r.newer.answered(&one)
+	return true, r.settled(one, also, o, func() { r.note(*o) })
 }
 
-// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began. Whoever had it
-// in work may have stored that at any time before the claim.
+// settled removes a claimed entry that needs no call any more, and counts it. One that could not be removed is kept, and it is said why: o is
+// what it was answered with, nil if that was before.
+func (r *replay) settled(one ref, also uint64, o *Outcome, count func()) error {
+	noted, removed, err := r.finish(r.claims[one.stream], one.stream, one.stored(), also)
+	if err == nil || removed {
+		count()
+		return err
+	}
+	kept := Outcome{Entry: one.entry(), Result: Kept}
+	if o != nil {
+		kept.Entry, kept.Status = o.Entry, o.Status
+	}
+	proved := noted || o == nil && !r.newer.twin(&one)
+	err = fmt.Errorf("%s: %w", unremoved(o, proved), err)
+	kept.Why = "it " + err.Error()
+	r.note(kept)
+	return fmt.Errorf("entry %d of stream %s %w", one.seq(), one.stream, err)
+}
+
+// unremoved says what an entry is that could not be removed, and what the next replay does with it: it removes one that is proved to be handled, by
+// a note of that or by a newer one that is there.
+func unremoved(o *Outcome, proved bool) string {
+	was, call := "was replayed before", "replay it again"
+	if o != nil {
+		switch was = "was " + string(o.Result); o.Result {
+		case Failed:
+			was, proved = "failed again, is there anew", true
+		case Published:
+			call = "publish it again"
+		default:
+			call = "call the app again"
+		}
+	}
+	if proved {
+		return was + ", and could not be removed, which is all that the next replay does with it"
+	}
+	return was + ", and could neither be removed nor noted as done: the next replay may " + call
+}
+
+// superseded removes a claimed entry that was answered already: a newer one of its message is there, or was when this run began, or this run had
+// another one of it answered. Whoever had it in work may have stored a newer one at any time before the claim.
 func (r *replay) superseded(ctx context.Context, one ref, also uint64) (handled bool, err error) {
 	if err := r.newer.again(context.WithoutCancel(ctx), &one, r.claims[one.stream]); err != nil {
 		return false, err
@@ -112,11 +140,7 @@ func (r *replay) superseded(ctx context.Context, one ref, also uint64) (handled 
 	if superseded, _ := r.newer.than(&one); !superseded {
 		return false, nil
 	}
-	if err := r.finish(r.claims[one.stream], one.stream, one.stored(), also); err != nil {
-		return true, fmt.Errorf("entry %d of stream %s was replayed before and could not be removed, which a second run does: %w", one.seq(), one.stream, err)
-	}
-	r.absent(one)
-	return true, nil
+	return true, r.settled(one, also, nil, func() { r.absent(one) })
 }
 
 // absent counts an entry that is not there any more. What became of its message is told by a newer entry of it, if that is selected too.

@@ -20,7 +20,7 @@ const (
 // Remove removes the entries that the filter selects and that are there when it begins. Between two entries it stops when
 // ctx ends, and says so in the report. An error means that it could not go on; the report then says what was done.
 func (s *Service) Remove(ctx context.Context, f Filter, o RemoveOptions) (*Report, error) {
-	refs, upTo, err := s.selection(ctx, f, false)
+	refs, upTo, err := s.selection(ctx, f, false, nil)
 	if err != nil {
 		return s.unselected(ctx, err)
 	}

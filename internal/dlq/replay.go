@@ -28,7 +28,12 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 	if o.To == "" {
 		o.To = ToApp
 	}
-	refs, upTo, err := s.selection(ctx, f, true)
+	var look func(context.Context, *Entry)
+	refused := s.newRefusals()
+	if o.DryRun && o.To == ToStream {
+		look = refused.look
+	}
+	refs, upTo, err := s.selection(ctx, f, true, look)
 	if err != nil {
 		return s.unselected(ctx, err)
 	}
@@ -38,7 +43,7 @@ func (s *Service) Replay(ctx context.Context, f Filter, o ReplayOptions) (*Repor
 	}
 	r.idle = sync.NewCond(&r.mu)
 	if o.DryRun {
-		return r.dry(ctx, refs, upTo)
+		return r.dry(ctx, refs, upTo, refused.why)
 	}
 	if o.Confirm != nil {
 		if err := o.Confirm(len(refs)); err != nil {

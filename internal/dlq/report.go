@@ -46,7 +46,7 @@ type Progress struct {
 	Selected int      `json:"selected"` // entries that were selected at the start
 	Done     int      `json:"done"`     // gone as asked: removed, accepted by the app, or confirmed by the stream
 	Failed   int      `json:"failed"`   // replayed, failed again, and stored anew with the new cause
-	Kept     int      `json:"kept"`     // left as they were
+	Kept     int      `json:"kept"`     // left as they were, or answered and still there
 	Gone     int      `json:"gone"`     // of Done those that somebody else removed meanwhile, or replayed with success
 	Last     *Outcome `json:"last,omitempty"`
 	// Waiting is set while nothing is left to do but what others have in work.
@@ -82,7 +82,7 @@ const (
 	Dropped   Result = "dropped"   // the app does not want it
 	Published Result = "published" // its stream confirmed it
 	Failed    Result = "failed"    // the app failed it again, here or in another replay: there is a new entry instead
-	Kept      Result = "kept"      // nothing was changed
+	Kept      Result = "kept"      // nothing was changed, or it was answered and could not be removed
 	Gone      Result = "gone"      // somebody else removed it meanwhile, or replayed it
 	Selected  Result = "selected"  // a dry run
 )
@@ -95,6 +95,8 @@ type Report struct {
 	Failures    []Failure `json:"failures"`            // what is still in the DLQ and why, the most frequent first
 	// Partial says that more may have been done: a sidecar that did it was left, or went away, before it said the last of it.
 	Partial bool `json:"partial,omitempty"`
+	// Missed are entries that were confirmed, and that the second selection, with which a sidecar did it, did not find: they are not in Selected.
+	Missed int `json:"missed,omitempty"`
 	// UpTo is set by a dry run: as Filter.UpTo it selects no more than the dry run did.
 	UpTo []Cursor `json:"up_to,omitzero"`
 	// Exceptions are set by a dry run, where there are some.
@@ -103,14 +105,16 @@ type Report struct {
 
 // Exception are selected entries of one DLQ stream with which something else would be done than was asked for.
 type Exception struct {
-	Result Result   `json:"result"` // Kept; or Gone or Failed: removed without a call, as superseded by an entry that is selected too or not
+	Result Result   `json:"result"` // Kept; or Gone or Failed: removed without a call, as superseded by an entry that is selected too or not, or as one of several of a message (Gone)
 	Stream string   `json:"dlq_stream"`
 	Why    string   `json:"why"`
 	Seqs   []uint64 `json:"seqs"`
 }
 
 // Handled reports whether nothing of the selection is left to do.
-func (r *Report) Handled() bool { return !r.Interrupted && !r.Partial && r.Failed == 0 && r.Kept == 0 }
+func (r *Report) Handled() bool {
+	return !r.Interrupted && !r.Partial && r.Failed == 0 && r.Kept == 0 && r.Missed == 0
+}
 
 // Failure are entries that are still in the DLQ for the same cause.
 type Failure struct {

@@ -85,6 +85,11 @@ func (r *run) removable(ctx context.Context, stream string) error {
 
 func anew(stream string) error { return fmt.Errorf("stream %s: %w", stream, ErrAnew) }
 
+// isGone reports whether an error means that the DLQ stream of the selection is not there any more, and with it all its entries.
+func isGone(err error) bool {
+	return errors.Is(err, ErrAnew) || errors.Is(err, jetstream.ErrStreamNotFound)
+}
+
 // keepAlive renews the claims until the returned func is called, which waits for its end.
 func (r *run) keepAlive(claims *jetstream.Claims) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -109,6 +114,9 @@ func (r *run) adopt(ctx context.Context, claims *jetstream.Claims, stream string
 	if len(dead) == 0 {
 		return nil
 	}
+	if err := r.removable(ctx, stream); err != nil {
+		return err
+	}
 	for _, parts := range dead {
 		if _, err := r.s.remove(ctx, stream, parts); err != nil {
 			return err
@@ -132,33 +140,40 @@ func (s *Service) remove(ctx context.Context, stream string, parts []uint64) (wa
 	return was, nil
 }
 
-// finish removes an entry that is handled. That it is, is noted first, so that whoever comes after a kill removes it too and does not
-// handle it again. While NATS is away it tries on for a while. also is what else is claimed with it.
-func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64, also uint64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), finishFor)
+// finish removes an entry that is handled, and reports whether it did. That it is, is noted first, so that whoever comes after a kill
+// removes it too and does not handle it again. The DLQ stream can be another one since the entry was read. While NATS is away it tries on
+// for a while. also is what else is claimed with it.
+func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64, also uint64) (noted, removed bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.s.finishFor)
 	defer cancel()
 	steps := []func() error{
-		func() error { return claims.Done(ctx, parts) },
-		func() error { _, err := r.s.remove(ctx, stream, parts); return err },
+		func() error { err := claims.Done(ctx, parts); noted = err == nil; return err },
+		func() error {
+			err := r.removable(ctx, stream)
+			if err == nil {
+				_, err = r.s.remove(ctx, stream, parts)
+			}
+			removed = err == nil || isGone(err)
+			return err
+		},
 		func() error { return claims.Release(ctx, parts[0], also) },
 	}
-	var last error
 	for len(steps) > 0 {
 		err := steps[0]()
 		if err == nil {
 			steps = steps[1:]
 			continue
 		}
-		if last = err; !lost(err) {
-			return last
+		if !lost(err) {
+			return noted, removed, err
 		}
 		select {
 		case <-ctx.Done():
-			return last
+			return noted, removed, err
 		case <-time.After(finishPause):
 		}
 	}
-	return nil
+	return noted, removed, nil
 }
 
 // lost reports whether an error means that nothing can be done now, rather than that one entry cannot.

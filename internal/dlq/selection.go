@@ -57,14 +57,18 @@ func (r *ref) entry() *Entry {
 	return &Entry{DLQStream: r.stream, Seq: r.parts[0], Consumer: r.consumer, Part: r.half, Time: r.time}
 }
 
-// selection is what the filter selects now, and how far each DLQ stream was read for it. byTime says that it is in the order of List.
-func (s *Service) selection(ctx context.Context, f Filter, byTime bool) (refs []ref, upTo []Cursor, err error) {
-	read := reading{byTime: byTime}
+// selection is what the filter selects now, and how far each DLQ stream was read for it. byTime says that it is in the order of List. look, if it is
+// set, is told of each entry, with its head.
+func (s *Service) selection(ctx context.Context, f Filter, byTime bool, look func(context.Context, *Entry)) (refs []ref, upTo []Cursor, err error) {
+	read := reading{byTime: byTime, heads: look != nil}
 	var only *Entry
 	names := map[string]string{} // one copy of each name
 	for e, err := range s.read(ctx, &f, &read) {
 		if err != nil {
 			return nil, nil, err
+		}
+		if look != nil {
+			look(ctx, e)
 		}
 		only = e
 		r := refOf(e)

@@ -71,10 +71,14 @@ func newBench(t *testing.T, entries int) *bench {
 	return newBenchHere(t, entries)
 }
 
+// users are the one of whoever says none, who may do all, and u, who may remove nothing.
+const users = `no_auth_user: all
+authorization: {users: [{user: all, password: p}, {user: u, password: p, permissions: {publish: {deny: "$JS.API.STREAM.MSG.DELETE.>"}}}]}`
+
 // newBenchHere is newBench in a test that has more than one.
 func newBenchHere(t *testing.T, entries int) *bench {
 	t.Helper()
-	server := localnats.Run(t, localnats.Options{})
+	server := localnats.Run(t, localnats.Options{Config: users})
 	b := &bench{t: t, url: server.URL(), server: server}
 	nc, err := nats.Connect(b.url, nats.Timeout(time.Minute))
 	if err != nil {

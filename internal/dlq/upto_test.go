@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetsidecar/jetsidecar/jetstream"
 )
 
 // bury stores entries of sequences from to last in O_DLQ.
@@ -117,6 +120,21 @@ func TestUpToOfAStreamThatIsMissing(t *testing.T) {
 	b.bury(1, 2, "")
 	if r, err := s.Remove(t.Context(), Filter{UpTo: st.UpTo}, RemoveOptions{}); err != nil || r.Selected != 0 {
 		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// What was counted and does not exist any more is not taken for empty.
+func TestUpToOfAStreamThatWasDeleted(t *testing.T) {
+	b := newBench(t, 2)
+	s := b.service(nil)
+	st, err := s.Stats(t.Context(), Filter{})
+	b.must(err)
+	b.must(b.js.DeleteStream(t.Context(), "O_DLQ"))
+	if r, err := s.Remove(t.Context(), Filter{UpTo: st.UpTo}, RemoveOptions{}); !errors.Is(err, jetstream.ErrStreamNotFound) || r.Selected != 0 {
+		t.Errorf("%v, %+v", err, r)
+	}
+	if r, err := s.Remove(t.Context(), Filter{UpTo: places(st.UpTo)}, RemoveOptions{}); err != nil || r.Selected != 0 {
+		t.Errorf("when it was made is not said: %v, %+v", err, r)
 	}
 }
 

@@ -177,6 +177,23 @@ func TestCancelShowsWhatFailed(t *testing.T) {
 	b.calm()
 }
 
+// What was counted and is not there any more when it begins is told.
+func TestGoneSinceItWasCounted(t *testing.T) {
+	w := newWorld(t)
+	w.letters.Fill(5)
+	b := open(t, w.url, "#/dlq")
+	b.see(".bar", "5 entries")
+	b.click("Delete all 5 …")
+	b.see("dialog", "5 entries that are there now")
+	if _, err := w.letters.Remove(t.Context(), dlq.Filter{Last: 2}, dlq.RemoveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.click("Delete")
+	b.see("dialog", "Done: 3 deleted.")
+	b.see("dialog", "2 of the 5 were gone or changed meanwhile")
+	b.calm()
+}
+
 // What is done is what the dialog counted, whatever came since, and even if the page behind it has counted anew.
 func TestNoMoreThanWasCounted(t *testing.T) {
 	w := newWorld(t)

@@ -114,6 +114,14 @@ class Run {
     ].filter(Boolean).join(', ');
   }
 
+  // missed says how many were counted, and were not there any more, or not as they were, when it began.
+  missed(report, error) {
+    const selected = report && (report.selected > 0 || !error && !report.interrupted);
+    const n = selected ? this.entries - report.selected : 0;
+    return n > 0 && h('p', { class: 'caution' },
+      `${count(n)} of the ${count(this.entries)} were gone or changed meanwhile: somebody replayed or deleted them, they failed again, or are too old for the filter now.`);
+  }
+
   finish(report, error) {
     this.finished = true;
     const p = report || this.last;
@@ -126,6 +134,7 @@ class Run {
     const left = cancelled && p.selected > through ? ` About ${count(p.selected - through)} were not touched.` : '';
     const result = h('div', { tabindex: -1, class: 'result' },
       h('p', {}, h('b', {}, head), `: ${this.inWords(p)}.${left}`),
+      this.missed(report, error),
       error && h('p', { class: 'caution' }, visible(error)),
       failed?.length > 0 && failures(failed));
     this.dialog.body.replaceChildren(result);
