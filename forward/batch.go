@@ -86,7 +86,7 @@ func (c *Client) readResults(t *Target, ms []Message, r *BatchResult) {
 	if doubt == "" {
 		return
 	}
-	if c.mayWarn() {
+	if c.mayWarn(&t.warned.results) {
 		c.log.Warn("the app answered a batch with results that make no sense: what they do not name is tried again",
 			"stream", ms[0].Stream, "consumer", ms[0].Consumer, "error", doubt)
 	}

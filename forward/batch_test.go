@@ -6,9 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -258,4 +260,21 @@ func FuzzResults(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What makes no sense in a header is no reason to be silent about what makes none in a body.
+func TestEachKindOfNonsenseIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	answer := `{"results":[{"id":"other","action":"dlq"}]}`
+	n := &network{accept: always("HTTP/1.1 200 OK\r\nSidecar-Action: nak\r\nContent-Length: " + strconv.Itoa(len(answer)) + "\r\n\r\n" + answer)}
+	client := newClient(t, n, func(s *setup) { s.options.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	to := target(t, client, http.MethodPost).Batched()
+	for range 3 {
+		client.ForwardBatch(t.Context(), to, aBatch())
+	}
+	for _, what := range []string{"unknown sidecar-action", "results that make no sense"} {
+		if said := log.String(); strings.Count(said, what) != 1 {
+			t.Errorf("of %q logged %q", what, said)
+		}
+	}
 }
