@@ -20,7 +20,7 @@ type Target struct {
 }
 
 // warned is when a warning of each kind about the answers of one consumer's app was logged last, since the client was made.
-type warned struct{ action, results atomic.Int64 }
+type warned struct{ action, results, unclear atomic.Int64 }
 
 // Target makes the target of a method and a path, which is joined to the app's URL: see CheckPath.
 func (c *Client) Target(method, path string) (*Target, error) {
