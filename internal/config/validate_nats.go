@@ -85,19 +85,19 @@ func (c *checker) natsURLs(urls []string) (users, sockets int) {
 func (c *checker) natsAuth(usersInURLs int) {
 	n := c.l.NATS
 	var methods []string
-	add := func(given bool, name string) {
+	add := func(given bool, name, key string) {
+		if given && len(methods) > 0 {
+			c.fault(key, "is another method of authentication beside %s: give one", strings.Join(methods, ", "))
+		}
 		if given {
 			methods = append(methods, name)
 		}
 	}
-	add(usersInURLs > 0, "a user in nats.urls")
-	add(n.User != "", "nats.user")
-	add(n.Token != "", "nats.token")
-	add(n.CredsFile != "", "nats.creds_file")
-	add(n.NkeySeedFile != "", "nats.nkey_seed_file")
-	if len(methods) > 1 {
-		c.add(Fault{Key: "nats", Why: "has more than one method of authentication: " + strings.Join(methods, ", ")})
-	}
+	add(usersInURLs > 0, "a user in nats.urls", "nats.urls")
+	add(n.User != "", "nats.user", "nats.user")
+	add(n.Token != "", "nats.token", "nats.token")
+	add(n.CredsFile != "", "nats.creds_file", "nats.creds_file")
+	add(n.NkeySeedFile != "", "nats.nkey_seed_file", "nats.nkey_seed_file")
 	if n.Password != "" && n.User == "" {
 		c.fault("nats.password", "is given without nats.user")
 	}
