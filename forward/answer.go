@@ -3,6 +3,7 @@ package forward
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jetsidecar/jetsidecar/policy"
@@ -62,16 +63,16 @@ func (x *exchange) action(values string) (most policy.Verdict) {
 // warnAction logs a Sidecar-Action that makes no sense, at most once in a while: an app that gets it wrong does so in
 // every answer.
 func (x *exchange) warnAction(value string) {
-	if x.client.mayWarn() {
+	if x.client.mayWarn(&x.warned.action) {
 		x.client.log.Warn("app answered with an unknown sidecar-action, ignored", "stream", x.stream, "consumer", x.consumer, "value", value[:min(len(value), 100)])
 	}
 }
 
-// mayWarn reports whether it is time for another warning.
-func (c *Client) mayWarn() bool {
-	const every = int64(10 * time.Second)
-	now, last := int64(time.Since(c.born)), c.warned.Load()
-	return (last == 0 || now-last >= every) && c.warned.CompareAndSwap(last, max(now, 1))
+// mayWarn reports whether it is time for another warning of a kind, and counts it as logged then.
+func (c *Client) mayWarn(kind *atomic.Int64) bool {
+	const every = int64(30 * time.Second)
+	now, last := int64(time.Since(c.born)), kind.Load()
+	return (last == 0 || now-last >= every) && kind.CompareAndSwap(last, max(now, 1))
 }
 
 // oneLine is an error's text on one line.

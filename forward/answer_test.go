@@ -157,9 +157,18 @@ func TestUnknownActionIsLogged(t *testing.T) {
 		if said := log.String(); strings.Count(said, "unknown sidecar-action") != 1 || !strings.Contains(said, "stream=ORDERS consumer=worker value=nak") {
 			t.Errorf("logged %q", said)
 		}
-		time.Sleep(11 * time.Second)
+		time.Sleep(29 * time.Second)
 		c.Forward(t.Context(), tg, message("x"))
+		if said := log.String(); strings.Count(said, "unknown sidecar-action") != 1 {
+			t.Errorf("soon after logged %q", said)
+		}
+		c.Forward(t.Context(), target(t, c, "PUT"), message("x"))
 		if said := log.String(); strings.Count(said, "unknown sidecar-action") != 2 {
+			t.Errorf("of another consumer logged %q", said)
+		}
+		time.Sleep(2 * time.Second)
+		c.Forward(t.Context(), tg, message("x"))
+		if said := log.String(); strings.Count(said, "unknown sidecar-action") != 3 {
 			t.Errorf("later logged %q", said)
 		}
 	})

@@ -83,12 +83,17 @@ func (c *Client) readResults(t *Target, ms []Message, r *BatchResult) {
 	if r.Response, doubt = decoded(r.Response, r.coding); doubt == "" {
 		r.Items, doubt = results(r.Response, func() map[string][]int { return idsOf(t.format, ms) }, len(ms))
 	}
-	if doubt == "" {
-		return
-	}
-	if c.mayWarn() {
+	unclear := slices.IndexFunc(r.Items, func(o policy.Outcome) bool { return o.Error != "" })
+	switch {
+	case doubt != "" && c.mayWarn(&t.warned.results):
 		c.log.Warn("the app answered a batch with results that make no sense: what they do not name is tried again",
 			"stream", ms[0].Stream, "consumer", ms[0].Consumer, "error", doubt)
+	case unclear >= 0 && c.mayWarn(&t.warned.unclear):
+		c.log.Warn("the app answered a batch with results that are not clear: of what they may say of a message the most careful counts",
+			"stream", ms[0].Stream, "consumer", ms[0].Consumer, "sequence", ms[unclear].Sequence, "error", r.Items[unclear].Error)
+	}
+	if doubt == "" {
+		return
 	}
 	if r.Action == 0 || r.Action == policy.Ack || r.Action == policy.Drop {
 		r.Action, r.Error = policy.Retry, doubt

@@ -6,9 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -242,11 +244,36 @@ func TestBatchResults(t *testing.T) {
 	} {
 		items, doubt := results([]byte(tc.body), func() map[string][]int { return idsOf(tc.format, ms) }, len(ms))
 		var got []string
+		var unclear bool
 		for _, i := range items {
 			got = append(got, i.Action.String()+" "+i.Reason)
+			unclear = unclear || i.Error != ""
 		}
 		if strings.Join(got, ",") != tc.want || (doubt != "") != tc.doubt {
 			t.Errorf("%s: %q, doubt %q", name, got, doubt)
+		}
+		if want := name == "twice" || name == "id of two events"; unclear != want {
+			t.Errorf("%s: unclear %v", name, unclear)
+		}
+	}
+}
+
+// What an answer says of a message more than once, or not clearly, is told with the message, beside the reason that the app gave.
+func TestBatchResultsThatAreNotClear(t *testing.T) {
+	one := `{"id":"one","action":"ack"}`
+	for body, want := range map[string]string{
+		one:                                   "ack ",
+		one + "," + one:                       "ack ",
+		one + `,{"id":"one","action":"drop"}`: "drop the results of the batch name the message twice, with different actions",
+		`{"id":"one","action":"retry","reason":"busy"},` + one: "retry the results of the batch name the message twice, with different actions: busy",
+		`{"id":"own","action":"dlq","reason":"bad"},` + one:    "ack ",
+	} {
+		items, _ := results([]byte(`{"results":[`+body+`]}`), func() map[string][]int { return idsOf(CloudEvents, aBatch()) }, len(aBatch()))
+		if got := items[0].Action.String() + " " + items[0].Error; got != want {
+			t.Errorf("%s: %q", body, got)
+		}
+		if shared := items[3]; shared.Kind != 0 && (shared.Action != policy.Retry || shared.Error != "the id is that of several messages of the batch: bad") {
+			t.Errorf("%s: %+v", body, shared)
 		}
 	}
 }
@@ -282,4 +309,21 @@ func FuzzResults(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What makes no sense in a header is no reason to be silent about what makes none in a body.
+func TestEachKindOfNonsenseIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	answer := `{"results":[{"id":"other","action":"dlq"},{"id":"own","action":"drop"}]}`
+	n := &network{accept: always("HTTP/1.1 200 OK\r\nSidecar-Action: nak\r\nContent-Length: " + strconv.Itoa(len(answer)) + "\r\n\r\n" + answer)}
+	client := newClient(t, n, func(s *setup) { s.options.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	to := target(t, client, http.MethodPost).In(CloudEvents).Batched()
+	for range 3 {
+		client.ForwardBatch(t.Context(), to, aBatch())
+	}
+	for _, what := range []string{"unknown sidecar-action", "results that make no sense", "results that are not clear"} {
+		if said := log.String(); strings.Count(said, what) != 1 {
+			t.Errorf("of %q logged %q", what, said)
+		}
+	}
 }

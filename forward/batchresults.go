@@ -58,15 +58,35 @@ func matched(all []json.RawMessage, ids map[string][]int, messages int) (items [
 			doubt = "the results of the batch name a message that is not in it: " + r.id[:min(len(r.id), 100)]
 		}
 		if len(meant) > 1 && r.outcome.Action != policy.Ack {
-			r.outcome.Action = policy.Retry
+			r.outcome.Action, r.outcome.Error = policy.Retry, because("the id is that of several messages of the batch", r.outcome.Reason)
 		}
 		for _, i := range meant {
-			if items[i].Kind == 0 || careful(r.outcome.Action) > careful(items[i].Action) {
-				items[i] = r.outcome
-			}
+			items[i] = agreed(items[i], r.outcome)
 		}
 	}
 	return items, doubt
+}
+
+// agreed is the more careful of what two results say of a message.
+func agreed(one, other policy.Outcome) policy.Outcome {
+	switch {
+	case one.Kind == 0:
+		return other
+	case one.Action == other.Action:
+		return one
+	case careful(other.Action) > careful(one.Action):
+		one = other
+	}
+	one.Error = because("the results of the batch name the message twice, with different actions", one.Reason)
+	return one
+}
+
+// because is what is not clear of a message, with the reason that the app gave.
+func because(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
 }
 
 // unescaped is an id as an app reads it.

@@ -18,7 +18,8 @@ type exchange struct {
 	context.Context // the caller's
 
 	client           *Client
-	stream, consumer string // that the message is of
+	warned           *warned // of the target
+	stream, consumer string  // that the message is of
 	body             []byte
 	sending          func(bool)                  // Message.Sending
 	wanted           func() bool                 // Message.Wanted
@@ -167,7 +168,7 @@ func (c *Client) begin(ctx context.Context, t *Target, m *Message) *exchange {
 	if t.format != Raw && m.batch == nil {
 		m, dropped = t.format.dress(m)
 	}
-	x.stream, x.consumer = m.Stream, m.Consumer
+	x.warned, x.stream, x.consumer = t.warned, m.Stream, m.Consumer
 	x.Context, x.body, x.sending, x.wanted, x.result, x.keeps = ctx, m.Body, m.Sending, m.Wanted, Result{}, keptBytes
 	if m.batch != nil {
 		x.keeps = readBytes

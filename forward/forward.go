@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -58,9 +57,7 @@ type Client struct {
 	app       *app
 	exchanges sync.Pool // of *exchange
 	log       *slog.Logger
-
-	born   time.Time
-	warned atomic.Int64 // when a warning was logged last, since born
+	born      time.Time
 }
 
 // New checks the configuration and builds a client. It starts nothing; Run probes the app, and with a ready path no message

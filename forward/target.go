@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 )
 
 // Target is where one consumer's messages go: a method and a URL, worked out once.
@@ -15,7 +16,11 @@ type Target struct {
 	head   []byte // its request line and Host, as net/http writes them
 	batch  bool   // its requests are batches
 	format Format
+	warned *warned
 }
+
+// warned is when a warning of each kind about the answers of one consumer's app was logged last, since the client was made.
+type warned struct{ action, results, unclear atomic.Int64 }
 
 // Target makes the target of a method and a path, which is joined to the app's URL: see CheckPath.
 func (c *Client) Target(method, path string) (*Target, error) {
@@ -26,7 +31,7 @@ func (c *Client) Target(method, path string) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("path: %q %w", path, err)
 	}
-	t := &Target{method: method, url: u}
+	t := &Target{method: method, url: u, warned: new(warned)}
 	// Written once: net/http rejects here what it would reject in every request.
 	var probe bytes.Buffer
 	if err := c.request(t, http.Header{}).Write(&probe); err != nil {

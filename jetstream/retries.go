@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"hash/fnv"
 	"log/slog"
 	"strconv"
@@ -157,7 +158,7 @@ func (r *retries) run(ctx context.Context) {
 	}
 }
 
-// exists asks whether there is a retry stream, now and then.
+// exists asks whether there is a retry stream to be served, now and then.
 func (r *retries) exists(ctx context.Context) bool {
 	if time.Since(r.looked) < retryLook {
 		return false
@@ -167,7 +168,19 @@ func (r *retries) exists(ctx context.Context) bool {
 		return r.remain(ctx)
 	}
 	_, err := r.main.conn.streamInfo(ctx, RetryStream)
-	return err == nil
+	return err == nil && !r.strange(ctx)
+}
+
+// strange reports whether the retry stream is of other durables only: it has no durable for this one, which must make none, and nothing that waits.
+func (r *retries) strange(ctx context.Context) bool {
+	if r.main.cfg.Manage != ManageNone {
+		return false
+	}
+	if _, err := r.main.conn.consumerInfo(ctx, RetryStream, r.source.cfg.Durable); !errors.Is(err, ErrConsumerNotFound) {
+		return false
+	}
+	left, err := r.left(ctx)
+	return !left && err == nil
 }
 
 // pause is how long to wait until the next round: not long while deliveries are put off.

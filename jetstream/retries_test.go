@@ -305,6 +305,36 @@ func TestRetryStreamNotUsedAnyMore(t *testing.T) {
 	}
 }
 
+// With manage: none a retry stream that others of the account made is nothing to be served, or to be complained of, unless something waits in it.
+func TestRetryStreamOfOthers(t *testing.T) {
+	b := newBench(t, natsjs.StreamConfig{})
+	b.poorRetryStream(natsjs.FileStorage)
+	serves := func(manage Manage) bool {
+		cfg := b.retryConfig()
+		cfg.Manage = manage
+		r := NewSource(b.conn, cfg, quiet()).retries
+		return r.exists(b.ctx)
+	}
+	if !serves(ManageCreate) || serves(ManageNone) {
+		t.Error("of others: it must be served where its durable may be made, and only there")
+	}
+	r := NewSource(b.conn, b.retryConfig(), quiet()).retries
+	ack, err := b.js.Publish(b.ctx, r.subject("at", "1.1"), []byte("x"))
+	b.must(ack, err)
+	if !serves(ManageNone) {
+		t.Error("something waits in it")
+	}
+	stream, err := b.js.Stream(b.ctx, RetryStream)
+	b.must(stream, err)
+	b.must(nil, stream.DeleteMsg(b.ctx, ack.Sequence))
+	b.must(b.js.CreateConsumer(b.ctx, RetryStream, natsjs.ConsumerConfig{
+		Durable: r.source.cfg.Durable, AckPolicy: natsjs.AckExplicitPolicy, FilterSubject: r.subject("due", ">"),
+	}))
+	if !serves(ManageNone) {
+		t.Error("there is a durable for it")
+	}
+}
+
 // Of two copies that are due of one message the later one counts.
 func TestLaterCopyCounts(t *testing.T) {
 	b := newBench(t, natsjs.StreamConfig{})

@@ -18,12 +18,12 @@ const (
 	backOff    = 0.7  // of the requests at the app, so many are right after it was overloaded
 
 	leastPause    = time.Second
-	mostPause     = 8 * time.Second       // between tries of another limit
+	mostPause     = 3 * time.Second       // before other limits are tried, the larger first
 	overloadPause = 16 * time.Second      // after a try that overloaded the app
 	costly        = time.Second / 2       // a try that took the app away for so long is one
 	costRest      = 20                    // times what a try has cost is the pause after it, so that all of them cost a twentieth
 	mostCostRest  = 10 * time.Minute      // but at most
-	usualRest     = 8                     // times what a measurement takes is the pause after a try
+	usualRest     = 6                     // times what a measurement takes is the pause after a try
 	mostUsualRest = time.Minute           // but at most
 	idle          = 50 * time.Millisecond // nobody was at the app for so long: there is nothing to do
 )

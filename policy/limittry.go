@@ -154,11 +154,15 @@ func (l *Limit) refuse(now time.Time, x throughput) {
 	l.set(now, l.base)
 }
 
-// rest puts the next try off: for twice as long as the last time, and for long against what a try takes and has cost.
+// rest puts the next look at both sides off, upwards first: for twice as long as the last time, and for long against what a try takes and has cost.
 func (l *Limit) rest(now time.Time, cost time.Duration) {
-	l.next = now.Add(max(l.pause, min(usualRest*l.usual, mostUsualRest), min(costRest*cost, mostCostRest)))
-	l.pause = min(2*l.pause, mostPause)
-	l.down, l.once, l.step, l.fall, l.anchor = !l.down, false, leastStep, downStep, throughput{}
+	var pause time.Duration
+	if l.down = !l.down && l.base > 1; !l.down {
+		pause = max(l.pause, min(usualRest*l.usual, mostUsualRest))
+		l.pause = min(2*l.pause, mostPause)
+	}
+	l.next = now.Add(max(pause, min(costRest*cost, mostCostRest)))
+	l.once, l.step, l.fall, l.anchor = false, leastStep, downStep, l.ref // which shows whether the app changes in the pause
 }
 
 // overload goes back to the base, or makes that smaller. It does not say that the base was wrong for long: the app may have been

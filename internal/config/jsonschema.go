@@ -14,7 +14,7 @@ import (
 const (
 	durationPattern = `^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
 	sizePattern     = `^[0-9]+( ?(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB))?$`
-	statusPattern   = `^[1-5]([0-9][0-9]|[xX][xX])$`
+	statusPattern   = `^(101|[2-5][0-9][0-9]|[1-5][xX][xX])$`
 )
 
 // orderPattern is what order may be.
@@ -177,7 +177,8 @@ func itemSchema(f field) object {
 	}
 	return object{"anyOf": []object{
 		{"type": "string", "pattern": statusPattern},
-		{"type": "integer", "minimum": 100, "maximum": 599},
+		{"type": "integer", "minimum": 200, "maximum": 599},
+		{"const": 101},
 	}}
 }
 

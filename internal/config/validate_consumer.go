@@ -199,7 +199,7 @@ func (c *checker) status(p string, s policy.StatusConfig) {
 			at := fmt.Sprintf("[%d]", i)
 			entry = strings.ToLower(entry)
 			if !validStatus(entry) {
-				c.item(p+"."+l.key, at, quote(entry), "is neither a status (100 to 599) nor a class (1xx to 5xx)")
+				c.item(p+"."+l.key, at, quote(entry), "is neither the status of a whole answer (101, 200 to 599) nor a class (1xx to 5xx)")
 				continue
 			}
 			if other, ok := first[entry]; ok && other != l.key {
@@ -214,11 +214,12 @@ func (c *checker) status(p string, s policy.StatusConfig) {
 	}
 }
 
+// validStatus reports whether an answer can have the status, or one of the class. Those below 200 come before an answer, but for 101.
 func validStatus(s string) bool {
 	if len(s) != 3 || s[0] < '1' || s[0] > '5' {
 		return false
 	}
-	return s[1:] == "xx" || isDigit(s[1]) && isDigit(s[2])
+	return s[1:] == "xx" || isDigit(s[1]) && isDigit(s[2]) && (s[0] != '1' || s == "101")
 }
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }

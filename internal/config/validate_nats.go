@@ -2,9 +2,11 @@ package config
 
 import (
 	"crypto/tls"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/jetsidecar/jetsidecar/jetstream"
 )
@@ -20,6 +22,12 @@ func (c *checker) nats() {
 		c.fault("nats.urls", "mixes websocket (ws, wss) and other servers; one connection can use only one kind")
 	}
 	c.natsAuth(users)
+	if strings.ContainsFunc(n.Name, unicode.IsControl) {
+		c.fault("nats.name", "must be one line without control characters")
+	}
+	if s := n.TLS.ServerName; s != "" && !validHostName(s) {
+		c.fault("nats.tls.server_name", "is neither a host name nor an IP address, without a port")
+	}
 
 	c.contents("nats.creds_file", n.CredsFile, jetstream.CheckCreds)
 	c.contents("nats.nkey_seed_file", n.NkeySeedFile, jetstream.CheckNkeySeed)
@@ -85,22 +93,33 @@ func (c *checker) natsURLs(urls []string) (users, sockets int) {
 func (c *checker) natsAuth(usersInURLs int) {
 	n := c.l.NATS
 	var methods []string
-	add := func(given bool, name string) {
+	add := func(given bool, name, key string) {
+		if given && len(methods) > 0 {
+			c.fault(key, "is another method of authentication beside %s: give one", strings.Join(methods, ", "))
+		}
 		if given {
 			methods = append(methods, name)
 		}
 	}
-	add(usersInURLs > 0, "a user in nats.urls")
-	add(n.User != "", "nats.user")
-	add(n.Token != "", "nats.token")
-	add(n.CredsFile != "", "nats.creds_file")
-	add(n.NkeySeedFile != "", "nats.nkey_seed_file")
-	if len(methods) > 1 {
-		c.add(Fault{Key: "nats", Why: "has more than one method of authentication: " + strings.Join(methods, ", ")})
-	}
+	add(usersInURLs > 0, "a user in nats.urls", "nats.urls")
+	add(n.User != "", "nats.user", "nats.user")
+	add(n.Token != "", "nats.token", "nats.token")
+	add(n.CredsFile != "", "nats.creds_file", "nats.creds_file")
+	add(n.NkeySeedFile != "", "nats.nkey_seed_file", "nats.nkey_seed_file")
 	if n.Password != "" && n.User == "" {
 		c.fault("nats.password", "is given without nats.user")
 	}
+}
+
+// validHostName reports whether a certificate can be for a host of that name. A wildcard is taken for the name that it is.
+func validHostName(s string) bool {
+	if net.ParseIP(strings.Trim(s, "[]")) != nil {
+		return true
+	}
+	return !strings.Contains("."+strings.TrimSuffix(s, ".")+".", "..") && !strings.ContainsFunc(s, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("-_.*", r)
+	})
 }
 
 func validPort(s string) bool {
