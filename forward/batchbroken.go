@@ -8,10 +8,11 @@ import (
 )
 
 // begun reports whether a body that is not one JSON value, or too large to be read to its end, has begun to say something of a message of the
-// batch, and whether one of the results is whole, or all that stands for them. Results can be in any of several values, and behind a text that
-// is none. Where the body is cut off, what was said before counts. Where something else is wrong with it, what comes after may be results as
-// well: then the word is enough.
-func begun(body []byte, ids map[string][]int) (found, whole bool) {
+// batch, and whether it ends amid an object of which no result is whole, nor all that stands for them. Results can be in any of several values, and
+// behind a text that is none. Where the body is cut off, what was said before counts. Where something else is wrong with it, what comes after may
+// be results as well: then the words are enough.
+func begun(body []byte, ids map[string][]int) (found, open bool) {
+	whole := false
 	dec := json.NewDecoder(bytes.NewReader(body))
 	skip := func(string) error { return dec.Decode(new(json.RawMessage)) }
 	field := func(key string) error {
@@ -41,7 +42,13 @@ func begun(body []byte, ids map[string][]int) (found, whole bool) {
 		whole = whole || err == nil
 		return err
 	}
-	err := parts(dec, member)
+	object := false
+	value := func() error {
+		next := bytes.TrimLeft(body[dec.InputOffset():], " \t\r\n")
+		whole, object = false, len(next) > 0 && next[0] == '{'
+		return parts(dec, member)
+	}
+	err := value()
 	if err != nil && dec.InputOffset() == 0 { // it begins with no JSON
 		at := bytes.IndexByte(body, '{')
 		if at < 0 {
@@ -49,13 +56,17 @@ func begun(body []byte, ids map[string][]int) (found, whole bool) {
 		}
 		body = body[at:]
 		dec = json.NewDecoder(bytes.NewReader(body))
-		err = parts(dec, member)
+		err = value()
 	}
 	for err == nil {
-		err = parts(dec, member)
+		err = value()
 	}
 	var syntax *json.SyntaxError
-	return found || errors.As(err, &syntax) && mentions(body[dec.InputOffset():], `"action"`), whole
+	if errors.As(err, &syntax) {
+		rest := body[dec.InputOffset():]
+		return found || mentions(rest, `"action"`) || mentions(rest, `"id"`), false
+	}
+	return found, object && !whole
 }
 
 // parts goes through the members of an object, or the elements of a list, whose key is empty. part reads the value of each. Another value

@@ -18,12 +18,11 @@ import (
 func results(body []byte, ids func() map[string][]int, messages int) (items []policy.Outcome, doubt string) {
 	large := len(body) >= readBytes
 	body = trimJSON(bytes.TrimPrefix(body, []byte("\ufeff")))
-	object := len(body) > 0 && body[0] == '{'
-	if (!large || !object) && !mentions(body, `"results"`) {
+	if !large && !mentions(body, `"results"`) {
 		return nil, ""
 	}
 	if large {
-		if found, whole := begun(body, ids()); found || object && !whole {
+		if found, open := begun(body, ids()); found || open {
 			return nil, "the answer to the batch is larger than " + strconv.Itoa(readBytes) + " bytes, and may have results in the rest"
 		}
 		return nil, ""

@@ -183,7 +183,7 @@ func (s *Source) sameStream(ctx context.Context, stream *natsjs.StreamInfo) erro
 
 var (
 	errStreamAnew = errors.New("the stream was made anew meanwhile")
-	errStateless  = errors.New("a server that was restarted does not know its state yet")
+	errStateless  = errors.New("no server tells its state: one was restarted, or nobody leads it yet")
 )
 
 const whyMisplaced = "it was made here just as the stream was made anew, starts where the one in the old stream was to go on, and would skip what is before: delete it"

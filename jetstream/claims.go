@@ -47,6 +47,7 @@ type Claims struct {
 	company  uint64    // see Company
 	server   time.Time // the server's time at local
 	local    time.Time
+	dead     []string // the runs that Dead told of
 }
 
 type claimTable struct {
@@ -180,11 +181,10 @@ func (k *Claims) Renew(ctx context.Context) error {
 	return k.change(ctx, func(*claimTable) error { return nil })
 }
 
-// Adopted forgets runs that died: what they were done with was removed.
+// Adopted forgets the runs that Dead told of last: what they were done with was removed.
 func (k *Claims) Adopted(ctx context.Context) error {
 	return k.change(ctx, func(t *claimTable) error {
-		now := k.now()
-		t.Runs = slices.DeleteFunc(t.Runs, func(r claimRun) bool { return r.Until.Before(now) })
+		t.Runs = slices.DeleteFunc(t.Runs, func(r claimRun) bool { return slices.Contains(k.dead, r.ID) })
 		return nil
 	})
 }
@@ -213,9 +213,11 @@ func (k *Claims) Dead(ctx context.Context) (done [][]uint64, err error) {
 		return nil, err
 	}
 	now := k.now()
+	k.dead = nil
 	for _, r := range k.table.Runs {
 		if r.Until.Before(now) {
 			done = append(done, r.Done...)
+			k.dead = append(k.dead, r.ID)
 		}
 	}
 	return done, nil

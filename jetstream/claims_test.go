@@ -138,9 +138,13 @@ func TestClaimsOfOneThatCouldNotRemove(t *testing.T) {
 	if got, owner := b.take(k, 1, 2, 3); !slices.Equal(got, []uint64{1, 3}) || owner != "owner of first" {
 		t.Errorf("%v, %q", got, owner)
 	}
+	another, _ := b.claims("another") // it ends after that, and before what the first was done with is removed
+	b.take(another, 4)
+	b.must(nil, another.Done(b.ctx, []uint64{4}))
+	b.must(nil, another.Close(b.ctx))
 	b.must(nil, k.Adopted(b.ctx))
-	if got, _ := b.take(k, 2); len(got) != 1 {
-		t.Errorf("%v", got)
+	if got, owner := b.take(k, 2, 4); !slices.Equal(got, []uint64{2}) || owner != "owner of another" {
+		t.Errorf("%v, %q", got, owner)
 	}
 }
 

@@ -67,14 +67,14 @@ func TestRemoteSelectionIsFixed(t *testing.T) {
 		// The oldest three are those that were the oldest three; that two are gone is told.
 		{"rm --limit 3 --yes", func(l *admintest.Letters) {
 			_, _ = l.Remove(t.Context(), dlq.Filter{First: 1, Last: 2}, dlq.RemoveOptions{})
-		}, "2 of the 3 entries that were selected at first were gone or changed meanwhile: look with `sidecar dlq stats`\n1 of 1 entry removed", 2},
+		}, "gone or changed since they were selected: 2 of 3 entries; look with `sidecar dlq stats`\n1 of 1 entry removed", 2},
 		{"rm --consumer nobody --yes", func(l *admintest.Letters) { l.Add(dlq.Letter{Entry: dlq.Entry{Consumer: "nobody"}}) }, "no entry is selected", 6},
 	} {
 		letters := admintest.NewLetters("A_DLQ", "B_DLQ")
 		letters.Fill(5)
 		url := realAPI(t, letters, func() { c.was(letters) })
 		code, out, stderr := tool(nil, append([]string{"dlq"}, strings.Fields(c.args+" --token secret --admin "+url)...)...)
-		if missed := strings.Contains(c.done, "at first"); (code == exitOK) == missed || !strings.Contains(out, c.done) || letters.Len() != c.left {
+		if missed := strings.Contains(c.done, "since they were selected"); (code == exitOK) == missed || !strings.Contains(out, c.done) || letters.Len() != c.left {
 			t.Errorf("%s: exit %d, %d left, want %d\n%s%s", c.args, code, letters.Len(), c.left, out, stderr)
 		}
 	}

@@ -185,7 +185,7 @@ func (d *changeFlags) told(se *session, s streams, report *dlq.Report, done stri
 // writeReport says what came of it, and what is still there and why.
 func writeReport(w io.Writer, style terminal.Style, r *dlq.Report, done string) {
 	if r.Missed > 0 {
-		fmt.Fprintf(w, "%d of the %s that were selected at first were gone or changed meanwhile: look with `sidecar dlq stats`\n", r.Missed, entries(r.Selected+r.Missed))
+		fmt.Fprintf(w, "gone or changed since they were selected: %d of %s; look with `sidecar dlq stats`\n", r.Missed, entries(r.Selected+r.Missed))
 	}
 	switch {
 	case r.Selected == 0 && r.Missed > 0:

@@ -22,11 +22,11 @@ func (c *checker) nats() {
 		c.fault("nats.urls", "mixes websocket (ws, wss) and other servers; one connection can use only one kind")
 	}
 	c.natsAuth(users)
-	if strings.ContainsFunc(n.Name, unicode.IsControl) {
+	if strings.ContainsFunc(strings.TrimSpace(n.Name), unicode.IsControl) {
 		c.fault("nats.name", "must be one line without control characters")
 	}
-	if s := n.TLS.ServerName; s != "" && !validHostName(s) {
-		c.fault("nats.tls.server_name", "is neither a host name nor an IP address, without a port")
+	if s := n.TLS.ServerName; s != "" && !validServerName(s) {
+		c.fault("nats.tls.server_name", "is no name that a certificate can have: a host name, or an IP address, without a port")
 	}
 
 	c.contents("nats.creds_file", n.CredsFile, jetstream.CheckCreds)
@@ -111,15 +111,12 @@ func (c *checker) natsAuth(usersInURLs int) {
 	}
 }
 
-// validHostName reports whether a certificate can be for a host of that name. A wildcard is taken for the name that it is.
-func validHostName(s string) bool {
-	if net.ParseIP(strings.Trim(s, "[]")) != nil {
-		return true
+// validServerName reports whether a certificate can be for that name, which need be no host's. One with a port is meant for nats.urls.
+func validServerName(s string) bool {
+	if _, port, err := net.SplitHostPort(s); err == nil && validPort(port) {
+		return false
 	}
-	return !strings.Contains("."+strings.TrimSuffix(s, ".")+".", "..") && !strings.ContainsFunc(s, func(r rune) bool {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		return !letter && !strings.ContainsRune("-_.*", r)
-	})
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 func validPort(s string) bool {

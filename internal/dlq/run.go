@@ -14,6 +14,8 @@ import (
 const (
 	// finishFor is how long it is tried on to remove an entry that is handled, while NATS is away.
 	finishFor = 15 * time.Second
+	// removeFor is how long that is tried if the bucket of the claims did not answer for so long.
+	removeFor = 5 * time.Second
 	// finishPause is between two tries.
 	finishPause = 250 * time.Millisecond
 )
@@ -141,39 +143,48 @@ func (s *Service) remove(ctx context.Context, stream string, parts []uint64) (wa
 }
 
 // finish removes an entry that is handled, and reports whether it did. That it is, is noted first, so that whoever comes after a kill
-// removes it too and does not handle it again. The DLQ stream can be another one since the entry was read. While NATS is away it tries on
-// for a while. also is what else is claimed with it.
+// removes it too and does not handle it again; where it cannot be noted it is removed all the same. The DLQ stream can be another one since the
+// entry was read. While NATS is away it tries on for a while. also is what else is claimed with it.
 func (r *run) finish(claims *jetstream.Claims, stream string, parts []uint64, also uint64) (noted, removed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.s.finishFor)
 	defer cancel()
-	steps := []func() error{
-		func() error { err := claims.Done(ctx, parts); noted = err == nil; return err },
-		func() error {
-			err := r.removable(ctx, stream)
-			if err == nil {
-				_, err = r.s.remove(ctx, stream, parts)
-			}
-			removed = err == nil || isGone(err)
-			return err
-		},
-		func() error { return claims.Release(ctx, parts[0], also) },
+	unnoted := persist(ctx, func(ctx context.Context) error { return claims.Done(ctx, parts) })
+	noted = unnoted == nil
+	if ctx.Err() != nil && r.s.conn.Connected() { // only the bucket does not answer
+		last, end := context.WithTimeout(context.Background(), removeFor)
+		defer end()
+		ctx = last
 	}
-	for len(steps) > 0 {
-		err := steps[0]()
-		if err == nil {
-			steps = steps[1:]
-			continue
+	err = persist(ctx, func(ctx context.Context) error {
+		if err := r.removable(ctx, stream); err != nil {
+			return err
 		}
-		if !lost(err) {
-			return noted, removed, err
+		_, err := r.s.remove(ctx, stream, parts)
+		return err
+	})
+	removed = err == nil || isGone(err)
+	switch {
+	case err != nil:
+		return noted, removed, err
+	case unnoted != nil:
+		return noted, removed, unnoted
+	}
+	return noted, removed, persist(ctx, func(ctx context.Context) error { return claims.Release(ctx, parts[0], also) })
+}
+
+// persist tries until it succeeds, cannot, or ctx ends.
+func persist(ctx context.Context, try func(context.Context) error) error {
+	for {
+		err := try(ctx)
+		if err == nil || !lost(err) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return noted, removed, err
+			return err
 		case <-time.After(finishPause):
 		}
 	}
-	return noted, removed, nil
 }
 
 // lost reports whether an error means that nothing can be done now, rather than that one entry cannot.
