@@ -79,7 +79,8 @@ func TestOrderOverEdits(t *testing.T) {
 	} {
 		until := w.app.count() + 15
 		w.publishKeys(4, 10)
-		eventually(t, func() bool { return w.app.count() >= until }, func() string {
+		// A request that waits as the group changes can wait until it expires, after 30 s.
+		eventuallyWithin(t, 30*time.Second+patience, func() bool { return w.app.count() >= until }, func() string {
 			return fmt.Sprintf("calls after edit %d; the durable: %+v", i, w.consumer(durable))
 		})
 		cfg := w.consumer(durable).Config
