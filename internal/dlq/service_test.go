@@ -339,18 +339,23 @@ func TestNextRunFinishes(t *testing.T) {
 	}
 }
 
+// cutOff shuts the server down and waits until the service knows.
+func (b *bench) cutOff(s *Service) {
+	b.server.Shutdown()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for s.conn.Connected() {
+		<-look.C
+	}
+}
+
 // An entry that the app has accepted is removed once NATS is back: it is not left for a second run, which would call the app again.
 func TestReplayOutlastsARestartOfNATS(t *testing.T) {
 	b := newBench(t, 1)
 	s := b.service(nil)
 	restarted := make(chan error, 1)
 	b.app.script = func(context.Context, *forward.Message) forward.Result {
-		b.server.Shutdown()
-		look := time.NewTicker(time.Millisecond)
-		defer look.Stop()
-		for s.conn.Connected() {
-			<-look.C
-		}
+		b.cutOff(s)
 		go func() { restarted <- b.server.Restart() }()
 		return answer(200)
 	}

@@ -77,12 +77,7 @@ func TestAnsweredAndNotNoted(t *testing.T) {
 	s := b.service(nil)
 	s.finishFor = time.Nanosecond
 	b.app.script = func(context.Context, *forward.Message) forward.Result {
-		b.server.Shutdown()
-		look := time.NewTicker(time.Millisecond)
-		defer look.Stop()
-		for s.conn.Connected() {
-			<-look.C
-		}
+		b.cutOff(s)
 		return answer(200)
 	}
 	r, err := s.Replay(t.Context(), Filter{}, ReplayOptions{})
